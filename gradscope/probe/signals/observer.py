@@ -1,0 +1,210 @@
+"""What a signal is to the watcher: calls it receives, and numbers that stay on the device until the step is read.
+
+The watcher owns every hook and mode; a signal only looks. Inside these calls a signal takes no host decision on a device
+value, draws no random number, keeps nothing large alive and changes nothing: a watched step stays bitwise the bare one.
+The watcher calls observers under ``torch.no_grad()`` and outside its own function mode.
+
+Order within one step: ``begin`` · (``forward`` | ``function`` | ``addition``)* · ``gradient``* · ``parameters`` ·
+``finish`` · one transfer of ``Readings.pending`` · ``Readings.resolve``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gradscope.probe.settings import Level
+
+
+class CallKey(Protocol):
+    """Which call of which module; the watcher's own call record fits."""
+
+    @property
+    def module(self) -> str:
+        """Qualified name of the module, "" for the root."""
+        ...
+
+    @property
+    def call(self) -> int:
+        """Which call of that module in this forward, from 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """The plainest CallKey."""
+
+    module: str
+    call: int = 0
+
+
+@dataclass(frozen=True)
+class Addition:
+    """An addition seen in the forward that turned out to be a residual site.
+
+    Attributes:
+        key: The key that ``Observer.addition`` received for it.
+        name: The site's name in the recording.
+        call: Which of the additions with that name, from 0.
+        skip: Which operand is the skip: 0 or 1.
+        station: Its row in the stream, None off the stream.
+    """
+
+    key: int
+    name: str
+    call: int
+    skip: int
+    station: int | None = None
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What the watcher knows once the backward is over.
+
+    Attributes:
+        stations: (module, call) of every station that a module's output closes; None where no stream was found.
+        additions: The residual sites among the additions that were seen.
+        loss_scale: The factor by which the gradients were scaled; 1 where none was used; None when unknown.
+    """
+
+    stations: frozenset[tuple[str, int]] | None = None
+    additions: Sequence[Addition] = ()
+    loss_scale: float | None = 1.0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A row of the recording's ``observations``, without its step."""
+
+    metric: str
+    module: str
+    call: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A row of the recording's ``histograms``, without its step."""
+
+    name: str
+    kind: str
+    first_log2: int
+    counts: list[int]
+    zeros: int
+    nonfinite: int
+
+
+@dataclass
+class Readings:
+    """Numbers waiting on the device for the one transfer of the step.
+
+    ``add`` keeps a 0-d tensor, ``add_vector`` a 1-d one with what to make of it on the host; ``pending`` is what the
+    watcher transfers (all flattened to float64, in order) and ``resolve`` what it calls with the numbers that arrived.
+    """
+
+    observations: list[Observation] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+    pending: list[Tensor] = field(default_factory=list)
+    _readers: list[Callable[[list[float]], None]] = field(default_factory=list)
+
+    def add(self, metric: str, module: str, call: int, value: Tensor | float) -> None:
+        """Record one number of one thing, a host number at once and a device number when it arrives."""
+        if isinstance(value, Tensor):
+            self.add_vector(
+                value.reshape(1), lambda numbers: self.observations.append(Observation(metric, module, call, numbers[0]))
+            )
+        else:
+            self.observations.append(Observation(metric, module, call, float(value)))
+
+    def add_vector(self, values: Tensor, reader: Callable[[list[float]], None]) -> None:
+        """Keep a 1-d tensor; ``reader`` gets its numbers after the transfer."""
+        self.pending.append(values.detach())
+        self._readers.append(reader)
+
+    def resolve(self, numbers: Sequence[float]) -> None:
+        """Hand the transferred numbers to their readers, in the order of ``pending``."""
+        start = 0
+        for tensor, reader in zip(self.pending, self._readers, strict=True):
+            reader(list(numbers[start : start + tensor.numel()]))
+            start += tensor.numel()
+        self.pending.clear()
+        self._readers.clear()
+
+    def read(self) -> None:
+        """Transfer and resolve on their own, one transfer per device: for use outside a watched step."""
+        numbers: list[list[float]] = [[] for _ in self.pending]
+        by_device: dict[torch.device, list[int]] = {}
+        for index, tensor in enumerate(self.pending):
+            by_device.setdefault(tensor.device, []).append(index)
+        for indices in by_device.values():
+            flat = torch.cat([self.pending[i].reshape(-1).to(torch.float64) for i in indices]).tolist()
+            for i in indices:
+                numbers[i], flat = flat[: self.pending[i].numel()], flat[self.pending[i].numel() :]
+        self.resolve([number for part in numbers for number in part])
+
+
+class Observer:
+    """A signal; every method may be left as it is.
+
+    Attributes:
+        level: The cheapest level that takes it.
+        gradients: Whether ``gradient`` wants the gradients of the outputs that ``wants`` chose.
+        functions: The torch functions whose calls ``function`` wants to see (in the forward and in the loss).
+        additions: Whether ``addition`` wants to see the operands of additions.
+        readings: Where its numbers go; the watcher gives one to all observers of a step.
+    """
+
+    level: Level = "default"
+    gradients: bool = False
+    functions: frozenset[Callable[..., Any]] = frozenset()
+    additions: bool = False
+
+    def __init__(self, readings: Readings) -> None:
+        self.readings = readings
+
+    def attach(self, model: nn.Module) -> None:
+        """Look at the model once, before anything is asked of it."""
+
+    def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:
+        """Start a watched step; ``stations`` are known from an earlier one, None before the first."""
+
+    def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: ARG002
+        """Say, when hooks are attached, whether to be told of this module's calls."""
+        return False
+
+    def forward(self, call: CallKey, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        """See one call of a wanted module, right after its forward."""
+
+    def gradient(self, call: CallKey, grad: Tensor) -> None:
+        """See the gradient of a wanted call's (first) output."""
+
+    def function(
+        self, call: CallKey, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """See one call of a function in ``functions``, right after it, with the innermost module call around it."""
+
+    def addition(self, key: int, first: Tensor, second: Tensor) -> None:
+        """See the operands of an addition, as they are added (after scaling), before it runs."""
+
+    def parameters(self, grads: Iterable[tuple[str, Tensor | None]]) -> None:
+        """See the parameter gradients once the backward is over (and gradients are unscaled or not: see context)."""
+
+    def finish(self, context: StepContext) -> None:
+        """Queue what is left for the transfer and forget the step's tensors."""
+
+
+def first_tensor(value: Any) -> Tensor | None:
+    """Return the first floating tensor in any nesting of tuples, lists, dicts and objects with a ``to_tuple``."""
+    if isinstance(value, Tensor):
+        return value if value.is_floating_point() else None
+    if isinstance(value, dict):
+        value = value.values()
+    elif hasattr(value, "to_tuple"):
+        value = value.to_tuple()
+    elif not isinstance(value, tuple | list):
+        return None
+    return next((found for item in value if (found := first_tensor(item)) is not None), None)
