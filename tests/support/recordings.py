@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradscope.record import Columns, Provenance, Recording, TABLES, empty_table
+from gradscope.record import TABLES, Columns, Provenance, Recording, empty_table
 
 
 def add(table: Columns, **row: Any) -> int:
@@ -43,36 +43,92 @@ def stack(
     """
     tables = {table: empty_table(table) for table in TABLES}
     names = names or [name.format(i) for i in range(num_blocks)]
-    add(tables["modules"], name="", type="Net", role="container", num_parameters=0, called=True, file="model.py", line=20)
+    add(
+        tables["modules"],
+        name="",
+        type="Net",
+        role="container",
+        num_parameters=0,
+        called=True,
+        file="model.py",
+        line=20,
+    )
     add(tables["modules"], name=stem, type="Embedding", role="embedding", num_parameters=width * 50, called=True)
     add(tables["calls"], module=stem, call=0, shape=[4, 8, width], dtype="float32")
     add(tables["stream"], name=stem, kind="start", module=stem, call=0)
     parameters = [(f"{stem}.weight", stem, None)]
     for block in names:
-        add(tables["modules"], name=block, type="Block", role="container", num_parameters=0, called=True, file="model.py", line=5)
+        add(
+            tables["modules"],
+            name=block,
+            type="Block",
+            role="container",
+            num_parameters=0,
+            called=True,
+            file="model.py",
+            line=5,
+        )
         for child, role in (("norm", "norm"), ("fc", "linear")):
-            add(tables["modules"], name=f"{block}.{child}", type=child, role=role, num_parameters=width * width, called=True)
+            add(
+                tables["modules"],
+                name=f"{block}.{child}",
+                type=child,
+                role=role,
+                num_parameters=width * width,
+                called=True,
+            )
             parameters.append((f"{block}.{child}.weight", f"{block}.{child}", None))
             add(tables["calls"], module=f"{block}.{child}", call=0, shape=[4, 8, width], dtype="float32")
         call = add(tables["calls"], module=block, call=0, shape=[4, 8, width], dtype="float32")
         site = None
         if residual:
             site = add(
-                tables["sites"], name=f"{block} + fc", module=block, call=call, op="add", kind="identity", counted=True,
-                placement="pre", branches=[f"{block}.norm", f"{block}.fc"], skips=[], skip_scale=1.0, branch_scale=1.0,
-                recurrent=False, depth=tables["stream"]["name"].__len__(), file="model.py", line=11,
+                tables["sites"],
+                name=f"{block} + fc",
+                module=block,
+                call=call,
+                op="add",
+                kind="identity",
+                counted=True,
+                placement="pre",
+                branches=[f"{block}.norm", f"{block}.fc"],
+                skips=[],
+                skip_scale=1.0,
+                branch_scale=1.0,
+                recurrent=False,
+                depth=tables["stream"]["name"].__len__(),
+                file="model.py",
+                line=11,
             )
         add(tables["stream"], name=block, kind="block", block=block, module=block, call=call, site=site)
     add(tables["modules"], name="head", type="Linear", role="linear", num_parameters=width * 10, called=True)
     parameters.append(("head.weight", "head", None))
     add(tables["calls"], module="head", call=0, shape=[4, 8, 10], dtype="float32")
     for parameter, module, role in parameters:
-        add(tables["parameters"], name=parameter, module=module, shape=[width, width], dtype="float32",
-            num_elements=width * width, requires_grad=True, role=role, takes_part=True)
+        add(
+            tables["parameters"],
+            name=parameter,
+            module=module,
+            shape=[width, width],
+            dtype="float32",
+            num_elements=width * width,
+            requires_grad=True,
+            role=role,
+            takes_part=True,
+        )
     for step in steps:
         _measure(tables, step, num_blocks, decades_per_block, forward_ratio, stream_growth, 4 * 8 * width)
-    return build(tables, optimizer="adam", lr=1e-3, num_steps=steps[-1] + 1, torch="2.13.0", python="3.11",
-                 gradscope="0.1.0", batch_shape="4x8 int64", num_parameters=len(parameters) * width * width)
+    return build(
+        tables,
+        optimizer="adam",
+        lr=1e-3,
+        num_steps=steps[-1] + 1,
+        torch="2.13.0",
+        python="3.11",
+        gradscope="0.1.0",
+        batch_shape="4x8 int64",
+        num_parameters=len(parameters) * width * width,
+    )
 
 
 def _measure(
@@ -85,16 +141,30 @@ def _measure(
         forward = 10 ** (growth * station) * size**0.5
         add(tables["stream_stats"], step=step, station=station, num_elements=size, forward_norm=forward, grad_norm=grad)
     for row, module in enumerate(tables["calls"]["module"]):
-        station = next((i for i, n in enumerate(tables["stream"]["name"]) if module == n or module.startswith(n + ".")), num_blocks)
+        station = next(
+            (i for i, n in enumerate(tables["stream"]["name"]) if module == n or module.startswith(n + ".")), num_blocks
+        )
         grad = top * 10 ** (per_block * (num_blocks - station))
         add(tables["call_stats"], step=step, call=row, num_elements=size, forward_norm=size**0.5, grad_norm=grad)
     for row in range(len(tables["parameters"]["name"])):
         module = tables["parameters"]["module"][row]
-        station = next((i for i, n in enumerate(tables["stream"]["name"]) if module == n or module.startswith(n + ".")), num_blocks)
+        station = next(
+            (i for i, n in enumerate(tables["stream"]["name"]) if module == n or module.startswith(n + ".")), num_blocks
+        )
         grad = 10 * top * 10 ** (per_block * (num_blocks - station))
         add(tables["parameter_stats"], step=step, parameter=row, grad_norm=grad, weight_norm=8.0, update_norm=8e-3)
     for row, depth in enumerate(tables["sites"]["depth"]):
         grad = top * 10 ** (per_block * (num_blocks - depth))
         skip = 10 ** (growth * depth) * size**0.5
-        add(tables["site_stats"], step=step, site=row, skip_norm=skip, branch_norm=ratio * skip,
-            out_norm=skip * (1 + ratio**2) ** 0.5, grad_norm=grad, skip_grad_norm=grad, branch_grad_norm=ratio * grad, cosine=0.0)
+        add(
+            tables["site_stats"],
+            step=step,
+            site=row,
+            skip_norm=skip,
+            branch_norm=ratio * skip,
+            out_norm=skip * (1 + ratio**2) ** 0.5,
+            grad_norm=grad,
+            skip_grad_norm=grad,
+            branch_grad_norm=ratio * grad,
+            cosine=0.0,
+        )

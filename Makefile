@@ -1,0 +1,34 @@
+# The five verbs that CI and CONTRIBUTING.md use. PYTHON is any Python >= 3.11; VENV is where everything is installed.
+PYTHON ?= python3
+VENV ?= .venv
+ZOO_VENV ?= .venv-zoo
+BIN = $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup lint test zoo bench gpu
+
+setup:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e . --group dev
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test:
+	$(BIN)/python -m pytest -n 2
+
+zoo:
+	test -x $(ZOO_VENV)/bin/python || $(PYTHON) -m venv $(ZOO_VENV)
+	$(ZOO_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(ZOO_VENV)/bin/pip install --quiet -r zoo/requirements.txt -e .
+	$(ZOO_VENV)/bin/python -m zoo $(ZOO_ARGS)
+
+bench:
+	$(BIN)/python -m benchmarks
+
+gpu:
+	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m benchmarks --device cuda --budget-s 240
