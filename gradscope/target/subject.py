@@ -42,6 +42,10 @@ class Subject:
         arguments: The ``-a`` arguments that the factory received.
         rebuild: ``rebuild(seed)`` builds the model anew from another seed, where the factory allows it.
         optimizer: ``optimizer(model)`` where the user's file offers one.
+        forward: ``forward(model, batch)`` where a step is not simply ``model(*batch)``: batches that carry targets the
+            model does not take, or a Lightning ``training_step``. Use ``Subject.call``, which knows.
+        weights: Where the weights came from, in words; empty for those the factory left.
+        notes: What the user should know about how the target was loaded, one sentence each.
     """
 
     model: nn.Module
@@ -54,10 +58,13 @@ class Subject:
     arguments: dict[str, Any] = field(default_factory=dict)
     rebuild: Callable[[int], Subject] | None = None
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
+    forward: Callable[[nn.Module, Batch], Any] | None = None
+    weights: str = ""
+    notes: tuple[str, ...] = ()
 
     def call(self, batch: Batch) -> Any:
         """Run the model's forward on one batch."""
-        return call_model(self.model, batch)
+        return (self.forward or call_model)(self.model, batch)
 
 
 def call_model(model: nn.Module, batch: Batch) -> Any:
