@@ -1,0 +1,81 @@
+"""The tensors inside whatever a module takes or returns, and their places in the autograd graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.autograd.graph import Node, get_gradient_edge
+
+_MAX_NESTING = 6
+_PLAIN = (str, bytes, int, float, bool, complex, type(None), nn.Module, torch.dtype, torch.device)
+
+
+class Edge(NamedTuple):
+    """A tensor's place in the autograd graph: output number `output_nr` of `node`."""
+
+    node: Node
+    output_nr: int
+
+
+def tensors_in(value: Any, *, attributes: bool = True) -> Iterator[torch.Tensor]:
+    """Yield every tensor in a nested value, each object once: containers, dataclasses and (optionally) attributes.
+
+    Example:
+        >>> [t.shape[0] for t in tensors_in({"a": torch.zeros(1), "b": (torch.zeros(2), None)})]
+        [1, 2]
+    """
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif not isinstance(value, _PLAIN):
+        yield from _walk(value, attributes, 0, set())
+
+
+def _walk(value: Any, attributes: bool, depth: int, seen: set[int]) -> Iterator[torch.Tensor]:
+    if depth > _MAX_NESTING or id(value) in seen or isinstance(value, _PLAIN):
+        return
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        yield value
+        return
+    for item in _members(value, attributes):
+        if isinstance(item, torch.Tensor) and id(item) not in seen:
+            seen.add(id(item))
+            yield item
+        else:
+            yield from _walk(item, attributes, depth + 1, seen)
+
+
+def _members(value: Any, attributes: bool) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    # A generator or an iterator must not be consumed; a class or a function holds no output.
+    if attributes and not isinstance(value, type) and not callable(value):
+        return list(getattr(value, "__dict__", {}).values())
+    return []
+
+
+def differentiable(tensor: torch.Tensor) -> bool:
+    """Tell whether a gradient can arrive at this tensor."""
+    return tensor.requires_grad
+
+
+def edge_of(tensor: torch.Tensor) -> Edge:
+    """Return the gradient edge of a tensor that requires grad; that of its accumulator for a leaf."""
+    node = tensor.grad_fn
+    if node is not None:
+        return Edge(node, tensor.output_nr)
+    edge = get_gradient_edge(tensor)
+    return Edge(edge.node, edge.output_nr)
+
+
+def inside_transform() -> bool:
+    """Tell whether a functorch transform (vmap, grad, jvp) runs: values inside must not be read."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
