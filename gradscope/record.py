@@ -60,7 +60,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     # Everything else that is one number of one thing at one step; OBSERVATIONS says what each metric is.
     # `module` is a module, parameter or site name ("" for the whole model); `call` its call, 0 by default.
     "observations": ("step", "metric", "module", "call", "value"),
-    # Gradient magnitudes: counts[i] elements have floor(log2|g|) == first_log2 + i; `zeros` are exactly zero.
+    # Gradient magnitudes of at most 2048 elements of each, evenly spread: counts[i] of them have floor(log2|g|) == first_log2 + i; `zeros` are exactly zero.
     "histograms": ("step", "name", "kind", "first_log2", "counts", "zeros", "nonfinite"),
     # Things that happened at a place: nonfinite_forward, nonfinite_backward, cut, eager, recomputed, error ...
     "events": ("step", "kind", "module", "call", "op", "file", "line", "detail"),
@@ -77,6 +77,7 @@ OBSERVATIONS: dict[str, str] = {
     "attention_entropy": "mean entropy of attention rows divided by log(number of keys)",
     "attention_logit_max": "largest attention logit before the softmax",
     "activation_peak": "largest absolute value of a stream station divided by its root mean square",
+    "grad_zeros": "fraction of gradient elements that are exactly zero",
     "underflow_fp16": "fraction of non-zero gradient elements below 2^-25 at the loss scale used",
     "underflow_e5m2": "fraction of non-zero gradient elements below 2^-17",
     "underflow_e4m3": "fraction of non-zero gradient elements below 2^-10",
@@ -86,6 +87,10 @@ OBSERVATIONS: dict[str, str] = {
     "absorption_fp16": "fraction of elements of a residual sum that float16 addition leaves unchanged",
     "absorption": "the same in the dtype in which the sum was really taken",
     "batch_samples": "number of values each normalisation statistic is taken over",
+    "probabilities_as_logits": "fraction of rows handed to a softmax, cross-entropy or logit loss that are probabilities",
+    "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
+    "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
+    "jacobian_gain_log10": "log10 of the mean squared singular value of the same Jacobian",
     "amplification": "relative output change under 1 % weight noise, divided by 1 % (Admin, Liu 2020)",
     "shattering_cosine": "cosine of input gradients at x and at x + 5 % noise",
     "gradient_cosine": "cosine of the gradients of two disjoint halves of the batch",

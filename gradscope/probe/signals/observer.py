@@ -1,11 +1,11 @@
 """What a signal is to the watcher: calls it receives, and numbers that stay on the device until the step is read.
 
-The watcher owns every hook and mode; a signal only looks. Inside these calls a signal takes no host decision on a device
-value, draws no random number, keeps nothing large alive and changes nothing: a watched step stays bitwise the bare one.
-The watcher calls observers under ``torch.no_grad()`` and outside its own function mode.
+The watcher owns every hook and mode; a signal only looks. Inside these calls a signal takes no host decision on a
+device value, draws no random number, keeps nothing large alive and changes nothing: a watched step stays bitwise the
+bare one. The hub calls observers under ``torch.no_grad()`` and outside any function mode.
 
 Order within one step: ``begin`` · (``forward`` | ``function`` | ``addition``)* · ``gradient``* · ``parameters`` ·
-``finish`` · one transfer of ``Readings.pending`` · ``Readings.resolve``.
+``finish`` · one transfer (``Readings.read``).
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Histogram:
 class Readings:
     """Numbers waiting on the device for the one transfer of the step.
 
-    ``add`` keeps a 0-d tensor, ``add_vector`` a 1-d one with what to make of it on the host; ``pending`` is what the
-    watcher transfers (all flattened to float64, in order) and ``resolve`` what it calls with the numbers that arrived.
+    ``add`` keeps a 0-d tensor, ``add_vector`` a 1-d one with what to make of it on the host; ``read`` brings all over,
+    one transfer per device, and hands the numbers out.
     """
 
     observations: list[Observation] = field(default_factory=list)
@@ -114,37 +114,42 @@ class Readings:
     def add(self, metric: str, module: str, call: int, value: Tensor | float) -> None:
         """Record one number of one thing, a host number at once and a device number when it arrives."""
         if isinstance(value, Tensor):
-            self.add_vector(
-                value.reshape(1), lambda numbers: self.observations.append(Observation(metric, module, call, numbers[0]))
-            )
+            self.add_derived(metric, Place(module, call), value.reshape(1), lambda numbers: numbers[0])
         else:
             self.observations.append(Observation(metric, module, call, float(value)))
+
+    def add_derived(
+        self, metric: str, key: CallKey, values: Tensor, finish: Callable[[list[float]], float | None]
+    ) -> None:
+        """Record one number that the host makes of a 1-d tensor when it arrives; None is not recorded."""
+        module, call = key.module, key.call
+
+        def reader(numbers: list[float]) -> None:
+            value = finish(numbers)
+            if value is not None:
+                self.observations.append(Observation(metric, module, call, value))
+
+        self.add_vector(values, reader)
 
     def add_vector(self, values: Tensor, reader: Callable[[list[float]], None]) -> None:
         """Keep a 1-d tensor; ``reader`` gets its numbers after the transfer."""
         self.pending.append(values.detach())
         self._readers.append(reader)
 
-    def resolve(self, numbers: Sequence[float]) -> None:
-        """Hand the transferred numbers to their readers, in the order of ``pending``."""
-        start = 0
-        for tensor, reader in zip(self.pending, self._readers, strict=True):
-            reader(list(numbers[start : start + tensor.numel()]))
-            start += tensor.numel()
-        self.pending.clear()
-        self._readers.clear()
-
     def read(self) -> None:
-        """Transfer and resolve on their own, one transfer per device: for use outside a watched step."""
-        numbers: list[list[float]] = [[] for _ in self.pending]
-        by_device: dict[torch.device, list[int]] = {}
-        for index, tensor in enumerate(self.pending):
-            by_device.setdefault(tensor.device, []).append(index)
-        for indices in by_device.values():
-            flat = torch.cat([self.pending[i].reshape(-1).to(torch.float64) for i in indices]).tolist()
+        """Transfer what is pending, one transfer per device, and hand the numbers to their readers."""
+        pending, readers = self.pending, self._readers
+        self.pending, self._readers = [], []
+        numbers: dict[int, list[float]] = {}
+        for device in dict.fromkeys(tensor.device for tensor in pending):
+            indices = [i for i, tensor in enumerate(pending) if tensor.device == device]
+            flat = torch.cat([pending[i].reshape(-1).to(torch.float64) for i in indices]).tolist()
+            start = 0
             for i in indices:
-                numbers[i], flat = flat[: self.pending[i].numel()], flat[self.pending[i].numel() :]
-        self.resolve([number for part in numbers for number in part])
+                numbers[i] = flat[start : start + pending[i].numel()]
+                start += pending[i].numel()
+        for i, reader in enumerate(readers):
+            reader(numbers[i])
 
 
 class Observer:
@@ -172,7 +177,7 @@ class Observer:
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:
         """Start a watched step; ``stations`` are known from an earlier one, None before the first."""
 
-    def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: ARG002
+    def wants(self, name: str, module: nn.Module, role: str) -> bool:
         """Say, when hooks are attached, whether to be told of this module's calls."""
         return False
 
@@ -197,10 +202,21 @@ class Observer:
         """Queue what is left for the transfer and forget the step's tensors."""
 
 
+def readable(tensor: Tensor) -> bool:
+    """Say whether a tensor holds plain dense floating-point values on one device."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.layout is torch.strided
+        and tensor.is_floating_point()
+        and not tensor.is_meta
+        and not tensor.is_nested
+    )
+
+
 def first_tensor(value: Any) -> Tensor | None:
-    """Return the first floating tensor in any nesting of tuples, lists, dicts and objects with a ``to_tuple``."""
+    """Return the first readable tensor in any nesting of tuples, lists, dicts and objects with a ``to_tuple``."""
     if isinstance(value, Tensor):
-        return value if value.is_floating_point() else None
+        return value if readable(value) else None
     if isinstance(value, dict):
         value = value.values()
     elif hasattr(value, "to_tuple"):

@@ -1,0 +1,188 @@
+"""Attention entropy and the largest logit, from the softmax or fused attention call itself.
+
+Entropy of a row over its visible keys, divided by log(number of visible keys): 1 is uniform attention, 0 a hard choice.
+Rows that see one key are left out. (Entropy collapse and logit growth: Dehghani 2023; Wortsman 2023.)
+
+Cost: default level; about a dozen kernels per attention call on 2 samples, 4 heads and 64 queries (a fused call has
+its logits recomputed for those), independent of batch and number of heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext
+
+MAX_SAMPLES = 2
+MAX_HEADS = 4
+MAX_QUERIES = 64
+MASKED_BELOW = -1e4
+"""Logits below this were masked: models add -inf, the dtype's minimum, -1e9 or -1e4."""
+_ROWS = 4  # (B, heads, queries, keys)
+
+_SDPA = F.scaled_dot_product_attention
+_MHA = F.multi_head_attention_forward
+_SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
+_ATTENTION_ROLE = "attention"
+
+
+class Attention(Observer):
+    """attention_entropy and attention_logit_max of every attention call."""
+
+    functions = _SOFTMAX | {_SDPA, _MHA}
+
+    def __init__(self, readings: Readings) -> None:
+        super().__init__(readings)
+        self._attention_modules: set[str] = set()
+        self._entropies: dict[tuple[str, int], list[Tensor]] = {}
+
+    def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
+        self._entropies.clear()
+
+    def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
+        if role == _ATTENTION_ROLE:
+            self._attention_modules.add(name)
+        return False
+
+    def function(  # noqa: D102
+        self, call: CallKey, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        if func is _SDPA:
+            logits = _fused_logits(*args, **kwargs)
+        elif func is _MHA:
+            logits = _packed_logits(args, kwargs)
+        else:
+            logits = self._plain_logits(call, args, kwargs)
+        if logits is not None and logits.shape[-1] > 1:
+            self._entropies.setdefault((call.module, call.call), []).append(entropy_and_peak(logits))
+
+    def _plain_logits(self, call: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+        logits = args[0] if args else kwargs.get("input")
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        if not isinstance(logits, Tensor) or not isinstance(dim, int) or dim not in (-1, logits.dim() - 1):
+            return None
+        if logits.dim() == _ROWS:
+            return logits[:MAX_SAMPLES, :MAX_HEADS, :: _stride(logits.shape[2])]
+        if logits.dim() == _ROWS - 1 and self._inside_attention(call.module):
+            return logits[: MAX_SAMPLES * MAX_HEADS, :: _stride(logits.shape[1])]
+        return None
+
+    def _inside_attention(self, name: str) -> bool:
+        parts = name.split(".")
+        return any(".".join(parts[:n]) in self._attention_modules for n in range(len(parts) + 1))
+
+    def finish(self, context: StepContext) -> None:  # noqa: D102
+        for (module, call), pairs in self._entropies.items():
+            both = torch.stack(pairs)
+            place = Place(module, call)
+            self.readings.add_derived("attention_entropy", place, both[:, 0], _lowest)
+            self.readings.add_derived("attention_logit_max", place, both[:, 1], max)
+        self._entropies.clear()
+
+
+def entropy_and_peak(logits: Tensor) -> Tensor:
+    """Return (mean normalised entropy, largest visible logit) of rows of logits over the last axis.
+
+    The entropy is NaN where no row sees more than one key.
+    """
+    logits = logits.to(torch.float32)
+    visible = logits > MASKED_BELOW
+    num_keys = visible.sum(-1)
+    log_p = torch.log_softmax(logits.masked_fill(~visible, -math.inf), dim=-1)
+    entropy = -(log_p.exp() * log_p.masked_fill(~visible, 0.0)).sum(-1)
+    counted = num_keys > 1
+    normalised = torch.where(counted, entropy / num_keys.clamp_min(2).log(), 0.0).sum() / counted.sum()
+    return torch.stack([normalised, logits.amax()])
+
+
+def _lowest(numbers: list[float]) -> float | None:
+    known = [number for number in numbers if not math.isnan(number)]
+    return min(known) if known else None
+
+
+def _stride(num_queries: int) -> int:
+    return max(1, -(-num_queries // MAX_QUERIES))
+
+
+def _fused_logits(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor | None:
+    """Recompute the logits of a fused attention call for a few samples, heads and queries."""
+    if query.dim() != _ROWS or key.dim() != _ROWS or query.is_nested:
+        return None
+    step = _stride(query.shape[2])
+    num_heads = min(MAX_HEADS, query.shape[1])
+    # Grouped queries: query head h reads key head h * (key heads) / (query heads).
+    key_heads = [head * key.shape[1] // query.shape[1] for head in range(num_heads)]
+    few_queries = query[:MAX_SAMPLES, :num_heads, ::step].to(torch.float32)
+    few_keys = torch.stack([key[:MAX_SAMPLES, head] for head in key_heads], dim=1).to(torch.float32)
+    logits = few_queries @ few_keys.transpose(-2, -1) * (scale if scale is not None else query.shape[-1] ** -0.5)
+    num_queries, num_keys = query.shape[2], key.shape[2]
+    if is_causal:
+        rows = torch.arange(0, num_queries, step, device=query.device)[:, None]
+        logits = logits.masked_fill(torch.arange(num_keys, device=query.device) > rows, -math.inf)
+    if attn_mask is not None:
+        mask = attn_mask.expand(query.shape[0], query.shape[1], num_queries, num_keys)
+        logits = _masked(logits, mask[:MAX_SAMPLES, :num_heads, ::step])
+    return logits
+
+
+def _masked(logits: Tensor, mask: Tensor) -> Tensor:
+    """Apply a mask as scaled_dot_product_attention does: True is visible, numbers are added."""
+    return logits.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else logits + mask
+
+
+def _packed_logits(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """Recompute the logits of ``multi_head_attention_forward`` for the first sample's first heads."""
+    named = dict(zip(_MHA_ARGUMENTS, args, strict=False)) | kwargs
+    query, key, num_heads = named["query"], named["key"], named["num_heads"]
+    if query.is_nested or named.get("bias_k") is not None or named.get("add_zero_attn"):
+        return None
+    if query.dim() == _ROWS - 2:
+        query, key = query.unsqueeze(1), key.unsqueeze(1)
+    width = named["embed_dim_to_check"]
+    head_width = width // num_heads
+    rows = min(MAX_HEADS, num_heads) * head_width
+    if named.get("use_separate_proj_weight"):
+        weight_q, weight_k = named["q_proj_weight"][:rows], named["k_proj_weight"][:rows]
+    else:
+        weight_q, weight_k = named["in_proj_weight"][:rows], named["in_proj_weight"][width : width + rows]
+    bias = named.get("in_proj_bias")
+    bias_q, bias_k = (None, None) if bias is None else (bias[:rows], bias[width : width + rows])
+    step = _stride(query.shape[0])
+    q = F.linear(query[::step, 0], weight_q, bias_q).view(-1, rows // head_width, head_width).transpose(0, 1)
+    k = F.linear(key[:, 0], weight_k, bias_k).view(-1, rows // head_width, head_width).transpose(0, 1)
+    logits: Tensor = (q @ k.transpose(-2, -1)).to(torch.float32) * head_width**-0.5
+    mask = named.get("attn_mask")
+    if mask is not None:
+        mask = mask[: logits.shape[0]] if mask.dim() == _ROWS - 1 else mask  # the first sample's heads come first
+        logits = _hidden(logits, mask[..., ::step, :])
+    padding = named.get("key_padding_mask")
+    if padding is not None:
+        logits = _hidden(logits, padding[:1] if padding.dim() > 1 else padding)
+    return logits
+
+
+def _hidden(logits: Tensor, mask: Tensor) -> Tensor:
+    """Apply a mask as MultiheadAttention does: True is hidden, numbers are added."""
+    return logits.masked_fill(mask, -math.inf) if mask.dtype is torch.bool else logits + mask
+
+
+_MHA_ARGUMENTS = (
+    "query", "key", "value", "embed_dim_to_check", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k", "bias_v",
+    "add_zero_attn", "dropout_p", "out_proj_weight", "out_proj_bias", "training", "key_padding_mask", "need_weights",
+    "attn_mask", "use_separate_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight",
+)  # fmt: skip

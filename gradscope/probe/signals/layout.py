@@ -1,0 +1,87 @@
+"""Which axis of an activation is the sample, the token and the unit, read off the model's own layers.
+
+Shapes: B samples, T tokens, D features, C channels, H x W positions.
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+_CHANNELS_FIRST = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
+_SEQUENCE_DIMS = 3  # (B, T, D) or (B, C, T)
+_IMAGE_DIMS = 4  # (B, C, H, W) or (B, H, W, D)
+
+
+class Layout:
+    """The sizes that a model's layers give to channels (axis 1) and to features (last axis)."""
+
+    def __init__(self, model: nn.Module) -> None:
+        channels: set[int] = set()
+        features: set[int] = set()
+        sequence_first = False
+        for module in model.modules():
+            if isinstance(module, _CHANNELS_FIRST):
+                channels |= {module.out_channels}
+            elif isinstance(module, nn.Linear):
+                features |= {module.in_features, module.out_features}
+            elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+                features |= {module.normalized_shape[-1]}
+            elif isinstance(module, nn.Embedding):
+                features |= {module.embedding_dim}
+            elif isinstance(module, nn.RNNBase):
+                features |= {module.hidden_size}
+                sequence_first |= not module.batch_first
+            elif isinstance(module, nn.MultiheadAttention):
+                features |= {module.embed_dim}
+                sequence_first |= not module.batch_first
+        self._channels = frozenset(channels)
+        self._features = frozenset(features)
+        self._sequence_first = sequence_first
+
+    def channels_first(self, shape: tuple[int, ...]) -> bool:
+        """Say whether axis 1 of an activation of this shape holds the units."""
+        if len(shape) < _SEQUENCE_DIMS:
+            return False
+        if shape[-1] in self._features and shape[1] not in self._channels:
+            return False
+        return shape[1] in self._channels or len(shape) >= _IMAGE_DIMS
+
+    def unit_axis(self, shape: tuple[int, ...]) -> int:
+        """Return the axis of the units (features or channels)."""
+        return 1 if self.channels_first(shape) else len(shape) - 1
+
+    def tokens(self, x: Tensor) -> Tensor | None:
+        """View an activation as (B, T, D); None where it has no tokens (vectors, images, channel-first sequences)."""
+        shape = tuple(x.shape)
+        if len(shape) == _SEQUENCE_DIMS and not self.channels_first(shape):
+            return x.transpose(0, 1) if self._sequence_first else x
+        if len(shape) == _IMAGE_DIMS and not self.channels_first(shape):
+            return x.flatten(1, 2)  # windowed Transformers keep (B, H, W, D)
+        return None
+
+    def samples(self, x: Tensor) -> Tensor:
+        """View an activation with the samples on axis 0."""
+        if x.dim() == _SEQUENCE_DIMS and self._sequence_first and not self.channels_first(tuple(x.shape)):
+            return x.transpose(0, 1)
+        return x
+
+
+def thinned(x: Tensor, max_elements: int, kept_axes: tuple[int, ...] = ()) -> Tensor:
+    """View every k-th entry of the longest axes, until at most ``max_elements`` are left.
+
+    A view without a copy, whatever the strides; axes in ``kept_axes`` stay whole (the result may then be larger).
+    """
+    steps = [1] * x.dim()
+    sizes = list(x.shape)
+    while math.prod(sizes) > max_elements:
+        axis = max((a for a in range(x.dim()) if a not in kept_axes), key=lambda a: sizes[a], default=None)
+        if axis is None or sizes[axis] <= 1:
+            break
+        # Odd steps from 1 up: 3 after 1, then 5 ... so that no power-of-two pattern of heads or pixels is followed.
+        steps[axis] += 2
+        sizes[axis] = -(-x.shape[axis] // steps[axis])
+    return x[tuple(slice(None, None, step) for step in steps)]

@@ -1,0 +1,71 @@
+"""Loss mistakes that train without an error: a softmax or sigmoid applied twice, log-probabilities that are none.
+
+A loss function that applies its own softmax or sigmoid expects logits. Fed with probabilities its gradient shrinks and
+its best value stays far from 0 (log of sum over classes of e^p). ``nll_loss`` expects log-probabilities.
+
+Cost: default level; three small kernels per loss call on at most 4096 rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gradscope.probe.signals.observer import CallKey, Observer
+
+MAX_ROWS = 4096
+SUM_TOLERANCE = 1e-2
+"""How far a row of probabilities in half precision may be from summing to one."""
+MIN_VALUES = 12
+"""Logits of a fresh model lie in [0, 1] by chance with at most probability 2^-n: 1 in 4096 at 12."""
+
+_CROSS_ENTROPY = F.cross_entropy
+_LOG_SOFTMAX = frozenset({F.log_softmax, torch.log_softmax, Tensor.log_softmax})
+_NLL = F.nll_loss
+_BCE_LOGITS = F.binary_cross_entropy_with_logits
+
+
+class LossInputs(Observer):
+    """probabilities_as_logits, unnormalised_log_probabilities and loss_classes of the loss's own functions."""
+
+    functions = frozenset({*_LOG_SOFTMAX, _CROSS_ENTROPY, _NLL, _BCE_LOGITS})
+
+    def function(  # noqa: D102
+        self, call: CallKey, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        x = args[0] if args else kwargs.get("input")
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() == 0 or x.dim() == 0:
+            return
+        x = x.detach()
+        if func is _BCE_LOGITS:
+            some = x.reshape(-1)[:MAX_ROWS]
+            if some.numel() < MIN_VALUES:
+                return
+            self._add("probabilities_as_logits", call, ((some >= 0) & (some <= 1)).all())
+            return
+        axis = _class_axis(func, x, args, kwargs)
+        if func is _CROSS_ENTROPY:
+            self.readings.add("loss_classes", call.module, call.call, float(x.shape[axis]))
+        if x.shape[axis] < 2:  # noqa: PLR2004 - one class always has probability 1
+            return
+        rows = x.movedim(axis, -1).flatten(0, -2)[:MAX_ROWS].to(torch.float32)
+        if func is _NLL:
+            off = (rows.logsumexp(-1).abs() > SUM_TOLERANCE).to(torch.float32).mean()
+            self._add("unnormalised_log_probabilities", call, off)
+        else:
+            summed = ((rows.sum(-1) - 1).abs() < SUM_TOLERANCE) & (rows.amin(-1) >= 0)
+            self._add("probabilities_as_logits", call, summed.to(torch.float32).mean())
+
+    def _add(self, metric: str, call: CallKey, value: Tensor) -> None:
+        self.readings.add(metric, call.module, call.call, value.to(torch.float32))
+
+
+def _class_axis(func: Callable[..., Any], x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    if func in _LOG_SOFTMAX:
+        dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        return dim if isinstance(dim, int) else -1
+    return 1 if x.dim() > 1 else 0

@@ -1,0 +1,92 @@
+"""Token and sample cosine at the stations of the stream: rank collapse, which gradient norms do not show.
+
+Mean off-diagonal cosine of n unit rows u_i from the norm of their sum: (|sum u_i|^2 - sum |u_i|^2) / (n (n - 1)),
+linear in n where the matrix of cosines is quadratic. (Rank collapse: Dong 2021; Noci 2022.)
+
+Cost: default level; about six small kernels on at most 32k elements a call, all calls in the first watched step,
+only those of stations later.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradscope.probe.signals.layout import Layout, thinned
+from gradscope.probe.signals.observer import CallKey, Observer, Readings, StepContext, first_tensor
+
+MAX_SAMPLES = 16
+"""Samples looked at: the mean cosine of 16 rows already averages 120 pairs."""
+MAX_ELEMENTS = 32768
+"""Elements looked at per call, so that the cost does not grow with tokens, width or image size."""
+_SKIPPED_ROLES = frozenset({"dropout", "attention"})
+
+
+def mean_cosine(rows_BTD: Tensor) -> tuple[Tensor, float, float]:
+    """Return what the mean cosine over pairs along axis 1 is made of, averaged over axis 0.
+
+    Returns:
+        The device vector (|sum u|, |u|) of norms over everything, and the divisors B and T (T - 1) / T pairs:
+        cosine = (first^2 - second^2) / (B T (T - 1)). Rows of zero norm count as orthogonal to all.
+    """
+    unit = rows_BTD.to(torch.float64)
+    unit = unit / torch.linalg.vector_norm(unit, dim=-1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    norms = torch.stack([torch.linalg.vector_norm(unit.sum(1)), torch.linalg.vector_norm(unit)])
+    num_sets, num_rows = rows_BTD.shape[:2]
+    return norms, float(num_sets), float(num_rows)
+
+
+def cosine_from_norms(numbers: list[float], num_sets: float, num_rows: float) -> float:
+    """Finish ``mean_cosine`` on the host."""
+    return (numbers[0] ** 2 - numbers[1] ** 2) / (num_sets * num_rows * (num_rows - 1))
+
+
+class Similarity(Observer):
+    """token_cosine and sample_cosine of every station."""
+
+    def __init__(self, readings: Readings) -> None:
+        super().__init__(readings)
+        self._stations: frozenset[tuple[str, int]] | None = None
+        self._seen: list[tuple[str, CallKey, Tensor, float, float]] = []
+        self._layout: Layout | None = None
+
+    def attach(self, model: nn.Module) -> None:  # noqa: D102
+        self._layout = Layout(model)
+
+    def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
+        self._stations = stations
+        self._seen.clear()
+
+    def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
+        return name != "" and role not in _SKIPPED_ROLES
+
+    def forward(self, call: CallKey, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: D102
+        if self._stations is not None and (call.module, call.call) not in self._stations:
+            return
+        x = first_tensor(output)
+        if x is None or self._layout is None or x.dim() < 2 or x.numel() == 0:  # noqa: PLR2004
+            return
+        samples = self._layout.samples(x)[:MAX_SAMPLES]
+        if samples.shape[0] > 1:
+            flat = thinned(samples, MAX_ELEMENTS, kept_axes=(0,)).flatten(1)
+            self._keep("sample_cosine", call, flat.unsqueeze(0))
+        tokens = self._layout.tokens(x)
+        if tokens is not None and tokens.shape[1] > 1:
+            tokens = thinned(tokens, MAX_ELEMENTS, kept_axes=(2,))
+            if tokens.shape[1] > 1:
+                self._keep("token_cosine", call, tokens)
+
+    def _keep(self, metric: str, call: CallKey, rows_BTD: Tensor) -> None:
+        norms, num_sets, num_rows = mean_cosine(rows_BTD)
+        self._seen.append((metric, call, norms, num_sets, num_rows))
+
+    def finish(self, context: StepContext) -> None:  # noqa: D102
+        for metric, call, norms, num_sets, num_rows in self._seen:
+            if context.stations is None or (call.module, call.call) in context.stations:
+                self.readings.add_derived(
+                    metric, call, norms, partial(cosine_from_norms, num_sets=num_sets, num_rows=num_rows)
+                )
+        self._seen.clear()

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gradscope.probe.signals.jacobian import StreamEnd, anisotropy, kappa_from_energies, sub_batch_size
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def matrix_with(singular_values: Tensor) -> Tensor:
+    n = len(singular_values)
+    u, v = (torch.linalg.qr(torch.randn(n, n, dtype=torch.float64, generator=generator(seed)))[0] for seed in (1, 2))
+    return u @ torch.diag(singular_values) @ v
+
+
+def spectrum(name: str, n: int = 64) -> Tensor:
+    rank_six = torch.full((n,), 0.05, dtype=torch.float64)
+    rank_six[:6] = 1
+    return {
+        "isometry": torch.ones(n, dtype=torch.float64),
+        "linear": torch.linspace(0, 1, n, dtype=torch.float64),
+        "exponential": torch.exp(torch.linspace(-3, 0, n, dtype=torch.float64)),
+        "rank six": rank_six,
+        "rank one": torch.eye(n, dtype=torch.float64)[0],
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["isometry", "linear", "exponential", "rank six", "rank one"])
+def test_kappa_is_n_over_the_participation_ratio(name: str) -> None:
+    s = spectrum(name)
+    expected = float(len(s) * (s**4).sum() / (s**2).sum() ** 2)
+    x = torch.randn(64, len(s), dtype=torch.float64, requires_grad=True, generator=None)
+    y = x @ matrix_with(s).T
+    found = anisotropy(StreamEnd.of(x), StreamEnd.of(y), generator(), 32)
+    assert not found.coupled
+    assert found.gain == pytest.approx(float((s**2).mean()), rel=0.05)
+    # 64 samples x 32 cotangents: about 2048 draws; energies of a rank-one map are chi-squared and need the widest gate.
+    assert found.kappa == pytest.approx(expected, rel=0.2 if expected > 20 else 0.1)
+
+
+def test_known_energies_give_the_formula() -> None:
+    q = torch.tensor([1.0, 2.0, 3.0])
+    assert kappa_from_energies(q, 10, 10) == pytest.approx(1 + 12 / 2 * 1 / 4)
+
+
+@pytest.mark.parametrize(("n_in", "n_out"), [(16, 64), (64, 16)])
+def test_an_isometry_between_unequal_widths_has_kappa_one(n_in: int, n_out: int) -> None:
+    layer = nn.Linear(n_in, n_out, dtype=torch.float64)
+    nn.init.orthogonal_(layer.weight)
+    x = torch.randn(64, n_in, dtype=torch.float64, requires_grad=True)
+    found = anisotropy(StreamEnd.of(x), StreamEnd.of(layer(x)), generator(), 32)
+    assert found.kappa == pytest.approx(1, abs=0.1)
+    assert found.gain == pytest.approx(1, rel=0.05)
+
+
+def test_coupled_samples_count_as_one() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(8, 16, dtype=torch.float64, requires_grad=True)
+    norm = nn.BatchNorm1d(16, affine=False, dtype=torch.float64)
+    found = anisotropy(StreamEnd.of(x), StreamEnd.of(norm(x)), generator(), 200)
+    assert found.coupled
+    full = torch.autograd.functional.jacobian(norm, x.detach()).reshape(128, 128)
+    s = torch.linalg.svdvals(full)
+    expected = float(128 * (s**4).sum() / (s**2).sum() ** 2)
+    assert found.kappa == pytest.approx(expected, rel=0.1)
+
+
+def test_tokens_are_coupled_within_a_sample_only() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    x = torch.randn(4, 5, 16, requires_grad=True)
+    assert not anisotropy(StreamEnd.of(x), StreamEnd.of(layer(x)), generator()).coupled
+
+
+def test_the_place_survives_a_later_change_in_place() -> None:
+    x = torch.randn(4, 8, dtype=torch.float64, requires_grad=True)
+    h = x * 2
+    start = StreamEnd.of(h)
+    h += 3 * h.detach()
+    h *= 5
+    found = anisotropy(start, StreamEnd.of(h), generator())
+    assert found.gain == pytest.approx(25)
+    assert found.kappa == pytest.approx(1)
+
+
+def test_nothing_arrives_or_too_much() -> None:
+    x = torch.randn(4, 8, requires_grad=True)
+    h = x * 1.0
+    dead = anisotropy(StreamEnd.of(h), StreamEnd.of(h * 0.0), generator())
+    assert dead.kappa is None
+    assert "no gradient" in dead.reason
+    cut = anisotropy(StreamEnd.of(h), StreamEnd.of(x * 2), generator())
+    assert cut.kappa is None
+    huge = anisotropy(StreamEnd.of(h), StreamEnd.of(h * 1e38 * 1e38), generator())
+    assert huge.kappa is None
+    assert "overflow" in huge.reason
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e30])
+def test_kappa_knows_no_scale(factor: float) -> None:
+    x = torch.randn(8, 16, requires_grad=True)
+    weight = torch.randn(16, 16)
+    kappas = [anisotropy(StreamEnd.of(x), StreamEnd.of(x @ weight * f), generator()).kappa for f in (1.0, factor)]
+    assert kappas[0] == pytest.approx(kappas[1], rel=1e-3)
+
+
+def test_global_random_numbers_and_gradients_are_left_alone() -> None:
+    layer = nn.Linear(8, 8)
+    x = torch.randn(4, 8, requires_grad=True)
+    state = torch.get_rng_state()
+    anisotropy(StreamEnd.of(x), StreamEnd.of(layer(x)), generator())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert layer.weight.grad is None
+    assert x.grad is None
+
+
+def test_cost_is_bounded() -> None:
+    assert [sub_batch_size(b) for b in (1, 4, 8, 32, 1000)] == [1, 1, 2, 8, 8]
+    assert math.isclose(16 / 3 / 4, 1.33, abs_tol=0.01)
