@@ -60,7 +60,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     # Everything else that is one number of one thing at one step; OBSERVATIONS says what each metric is.
     # `module` is a module, parameter or site name ("" for the whole model); `call` its call, 0 by default.
     "observations": ("step", "metric", "module", "call", "value"),
-    # Gradient magnitudes of at most 2048 elements of each, evenly spread: counts[i] of them have floor(log2|g|) == first_log2 + i; `zeros` are exactly zero.
+    # Gradient magnitudes of at most 2048 elements of each, evenly spread: counts[i] of them have
+    # floor(log2|g|) == first_log2 + i; `zeros` are exactly zero. `kind`: activation or parameter.
     "histograms": ("step", "name", "kind", "first_log2", "counts", "zeros", "nonfinite"),
     # Things that happened at a place: nonfinite_forward, nonfinite_backward, cut, eager, recomputed, error ...
     "events": ("step", "kind", "module", "call", "op", "file", "line", "detail"),
@@ -87,7 +88,7 @@ OBSERVATIONS: dict[str, str] = {
     "absorption_fp16": "fraction of elements of a residual sum that float16 addition leaves unchanged",
     "absorption": "the same in the dtype in which the sum was really taken",
     "batch_samples": "number of values each normalisation statistic is taken over",
-    "probabilities_as_logits": "fraction of rows handed to a softmax, cross-entropy or logit loss that are probabilities",
+    "probabilities_as_logits": "fraction of rows handed to a (log-)softmax or logit loss that are probabilities",
     "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
     "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
     "jacobian_gain_log10": "log10 of the mean squared singular value of the same Jacobian",

@@ -26,7 +26,7 @@ MIN_VALUES_PER_UNIT = 8
 MAX_VALUES_PER_UNIT = 2048
 MAX_ELEMENTS = 32768
 
-_RELU = frozenset({
+_RELU: frozenset[Callable[..., Any]] = frozenset({
     F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu6, F.threshold, torch.threshold,
     torch.clamp_min, Tensor.clamp_min, Tensor.clamp, torch.clamp,
 })  # fmt: skip

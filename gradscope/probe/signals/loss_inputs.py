@@ -24,7 +24,7 @@ MIN_VALUES = 12
 """Logits of a fresh model lie in [0, 1] by chance with at most probability 2^-n: 1 in 4096 at 12."""
 
 _CROSS_ENTROPY = F.cross_entropy
-_LOG_SOFTMAX = frozenset({F.log_softmax, torch.log_softmax, Tensor.log_softmax})
+_LOG_SOFTMAX: frozenset[Callable[..., Any]] = frozenset({F.log_softmax, torch.log_softmax, Tensor.log_softmax})
 _NLL = F.nll_loss
 _BCE_LOGITS = F.binary_cross_entropy_with_logits
 
