@@ -1,0 +1,1 @@
+"""Metrics: pure functions and frozen data from a recording; no torch, no judgement."""

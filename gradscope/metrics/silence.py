@@ -1,0 +1,198 @@
+"""Gradients that are exactly zero or never arrive: asleep, dead, intermittent or cut off are four different things."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gradscope.metrics.facts import Facts
+from gradscope.metrics.weights import Parameter
+
+State = Literal["alive", "asleep", "dead", "intermittent", "unsure", "unseen"]
+
+MOVED_PER_RATE = 0.5
+"""Relative update per unit of learning rate above which a tensor moved by more than weight decay (fraction). Adam moves
+a weight by about one learning rate, decay by at most a tenth of one times the weight."""
+
+UNDERFLOW_RMS = {"float16": 1e-6, "float32": 1e-30, "bfloat16": 1e-30}
+"""Root mean square of a gradient (absolute) below which an exact zero next to it is rounding: the smallest subnormals
+are 6e-8 (float16), 1e-45 (float32) and 9e-41 (bfloat16), and a tensor's elements spread over several decades."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Neighbouring calls whose output gradients are exactly zero at every watched step, with their dead parameters.
+
+    Attributes:
+        culprit: The last module of the region before the loss: nothing comes back through what follows it.
+        call: Its call.
+        parameters: Dead parameters, in order.
+        next_module: The first call after the region that does get a gradient, None where none does.
+        next_is_off: Whether that call's output is exactly zero for the whole batch.
+        underflowed: Whether the gradient is so small just above that the zeros are rounding.
+        only_input: Whether only parameters that multiply an all-zero input are dead, not what lies below.
+    """
+
+    culprit: str
+    call: int
+    parameters: tuple[Parameter, ...]
+    next_module: str | None
+    next_is_off: bool
+    underflowed: bool
+    only_input: bool = False
+
+
+def states(facts: Facts) -> dict[int, State]:
+    """Classify every trainable parameter (row -> state) by its gradients over the watched steps."""
+    moving = bool(facts.optimizer) and any(step > 0 for step in facts.steps)
+    return {p.row: _state(facts, p.row, moving) for p in facts.trainable}
+
+
+def _state(facts: Facts, row: int, moving: bool) -> State:
+    norms = [facts.parameter_gradients.get(step, {}).get(row) for step in facts.steps]
+    known = [norm for norm in norms if norm is not None]
+    if not known:
+        return "unseen"
+    if all(norm != 0.0 for norm in known):
+        return "alive"
+    if known[0] == 0.0 and known[-1] != 0.0:
+        return "asleep"
+    if any(norm != 0.0 for norm in known) or _moved(facts, row):
+        return "intermittent"
+    return "dead" if moving and len(known) > 1 else "unsure"
+
+
+def _moved(facts: Facts, row: int) -> bool:
+    """Whether an update shows that a gradient arrived between the watched steps."""
+    rate = facts.learning_rate
+    if rate is None:
+        return False
+    for step in facts.steps:
+        update, weight = facts.update_norms.get(step, {}).get(row), facts.weight_norms.get(step, {}).get(row)
+        if update is not None and weight is not None and update > MOVED_PER_RATE * rate * weight:
+            return True
+    return False
+
+
+def regions(facts: Facts, silent: Sequence[Parameter]) -> tuple[Region, ...]:
+    """Group silent parameters by where the gradient stops, in forward order.
+
+    A zero bias beside a weight that learns is left out: what follows may not depend on a shift (a norm, a softmax).
+    """
+    mute = [p for p in silent if p.is_matrix or not _sibling_learns(facts, p, {q.row for q in silent})]
+    runs = _zero_runs(facts)
+    taken: dict[int, list[Parameter]] = {}
+    loose: list[Parameter] = []
+    for parameter in mute:
+        run = _run_of(facts, parameter.module, runs)
+        (loose if run is None else taken.setdefault(run, [])).append(parameter)
+    found = [(runs[number][0], _region(facts, runs[number], dead)) for number, dead in taken.items()]
+    for parameter in loose:
+        rows = facts.calls_of.get(parameter.module)
+        before = [runs[number][-1] for number in taken if rows and runs[number][-1] < rows[0]]
+        if before and not _learns_between(facts, max(before), rows[0] if rows else 0):
+            continue
+        found.append((rows[0] if rows else len(facts.call_modules), _loose_region(facts, parameter)))
+    unique = {region.culprit: (row, region) for row, region in reversed(found)}
+    return tuple(region for _, region in sorted(unique.values(), key=lambda pair: pair[0]))
+
+
+def _zero_runs(facts: Facts) -> list[list[int]]:
+    """Runs of calls with exactly zero output gradient at every step; calls without a gradient do not end one."""
+    runs: list[list[int]] = []
+    current: list[int] = []
+    for row in range(len(facts.call_modules)):
+        norms = [facts.call_gradients.get(step, {}).get(row) for step in facts.steps]
+        known = [norm for norm in norms if norm is not None]
+        if known and all(norm == 0.0 for norm in known):
+            current.append(row)
+        elif known and current:
+            runs.append(current)
+            current = []
+    return [*runs, current] if current else runs
+
+
+def _run_of(facts: Facts, module: str, runs: Sequence[Sequence[int]]) -> int | None:
+    rows = facts.calls_of.get(module, [])
+    return next((n for n, run in enumerate(runs) if rows and all(any(r == row for r in run) for row in rows)), None)
+
+
+def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Region:
+    owners = {parameter.module for parameter in dead}
+    culprit = max((row for row in run if facts.call_modules[row] in owners), default=run[-1])
+    following = _next_alive(facts, run[-1])
+    return Region(
+        culprit=facts.call_modules[culprit],
+        call=facts.calls_of[facts.call_modules[culprit]].index(culprit),
+        parameters=tuple(dead),
+        next_module=None if following is None else facts.call_modules[following],
+        next_is_off=following is not None and facts.call_forwards.get(facts.steps[0], {}).get(following) == 0.0,
+        underflowed=_underflowed(facts, culprit, following),
+    )
+
+
+def _loose_region(facts: Facts, parameter: Parameter) -> Region:
+    rows = facts.calls_of.get(parameter.module)
+    return Region(parameter.module, 0, (parameter,), None, False, False, only_input=bool(rows))
+
+
+def _next_alive(facts: Facts, row: int) -> int | None:
+    norms = facts.call_gradients.get(facts.steps[0], {})
+    return next((r for r in range(row + 1, len(facts.call_modules)) if norms.get(r)), None)
+
+
+def _underflowed(facts: Facts, culprit: int, following: int | None) -> bool:
+    dtype = str(facts.recording.tables["calls"]["dtype"][culprit] or "float32").removeprefix("torch.")
+    if following is None:
+        return dtype == "float16"
+    norm = facts.call_gradients[facts.steps[0]][following]
+    count = by_row(facts).get(following) or 1
+    return bool(norm / count**0.5 < UNDERFLOW_RMS.get(dtype, 0.0))
+
+
+def by_row(facts: Facts) -> dict[int, int | None]:
+    """Number of output elements per row of the call table, at the first watched step."""
+    table = facts.recording.tables["call_stats"]
+    first = facts.steps[0]
+    rows = zip(table["step"], table["call"], table["num_elements"], strict=True)
+    return {call: count for step, call, count in rows if step == first}
+
+
+def _sibling_learns(facts: Facts, parameter: Parameter, silent: set[int]) -> bool:
+    return any(
+        other.module == parameter.module and other.is_matrix and other.row not in silent for other in facts.trainable
+    )
+
+
+def _learns_between(facts: Facts, start: int, end: int) -> bool:
+    """Whether a module with its own parameters lies between two calls."""
+    owners = {parameter.module for parameter in facts.trainable}
+    return any(facts.call_modules[row] in owners for row in range(start + 1, end))
+
+
+def covering_modules(facts: Facts, names: Iterable[str]) -> list[str]:
+    """Return the highest modules of which every trainable parameter is among the named ones, in the model's order."""
+    chosen = set(names)
+    total: dict[str, int] = {}
+    inside: dict[str, int] = {}
+    for parameter in facts.trainable:
+        module = parameter.module
+        while True:
+            total[module] = total.get(module, 0) + 1
+            inside[module] = inside.get(module, 0) + (parameter.name in chosen)
+            if not module:
+                break
+            module = module.rpartition(".")[0]
+    found: dict[str, None] = {}
+    for parameter in facts.trainable:
+        if parameter.name not in chosen:
+            continue
+        module, best = parameter.module, parameter.name
+        while total[module] == inside[module]:
+            best = module
+            if not module:
+                break
+            module = module.rpartition(".")[0]
+        found[best] = None
+    return list(found)

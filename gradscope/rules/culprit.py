@@ -1,0 +1,80 @@
+"""Where to point: the first bad place of a profile, and what kind of network lies around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradscope.metrics.depth import DepthProfile, Station, cliff
+from gradscope.metrics.facts import Facts
+
+CLIFF_SHARE = 0.5
+"""Share of the whole change (fraction) that one block must cause to be blamed alone: more than all others together."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The station to blame and whether it alone causes most of the change."""
+
+    station: Station
+    alone: bool
+    jump_decades: float | None
+
+
+def depth_culprit(profile: DepthProfile, total: float) -> Place:
+    """Return the block that causes most of a change of `total` decades, else the first block of the gradual decay."""
+    steepest = cliff(profile)
+    if steepest is not None and steepest.excess_decades * math.copysign(1.0, total) > CLIFF_SHARE * abs(total):
+        return Place(profile.stations[steepest.index], True, steepest.jump_decades)
+    first = profile.ends[0]
+    if profile.stations[first].kind == "start" and profile.num_blocks > 0:
+        first = profile.ends[1]
+    return Place(profile.stations[first], False, None)
+
+
+def station_module(station: Station) -> str:
+    """Return the name to print for a station: its module, or its block where the module is the whole model."""
+    return station.module or station.block or station.name
+
+
+def common_module(names: Sequence[str]) -> str:
+    """Return the deepest module that contains all the named ones, "" where only the model does."""
+    if not names:
+        return ""
+    parts = [name.split(".") for name in names]
+    shared = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        shared.append(level[0])
+    return ".".join(shared)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What kind of network it is, as far as advice depends on it."""
+
+    has_skips: bool
+    has_norms: bool
+    has_attention: bool
+    has_sigmoids: bool
+    normalised_branches: bool
+    post_norm: bool
+    output_norm_only: bool
+
+
+def surroundings(facts: Facts) -> Surroundings:
+    """Look at the modules and residual additions of a recording."""
+    sites = [site for site in facts.sites if site.counted and site.on_stream] or [s for s in facts.sites if s.counted]
+    roles = {module.role for module in facts.modules.values() if module.called}
+    types = {module.type for module in facts.modules.values() if module.called}
+    return Surroundings(
+        has_skips=bool(sites),
+        has_norms="norm" in roles,
+        has_attention="attention" in roles or any(p.role in ("query", "query_key_value") for p in facts.parameters),
+        has_sigmoids=bool(types & {"Sigmoid", "LogSigmoid", "Hardsigmoid"}),
+        normalised_branches=bool(sites) and any(site.normalised for site in sites),
+        post_norm=bool(sites) and sum(site.placement == "post" for site in sites) * 2 > len(sites),
+        output_norm_only=bool(sites) and all(site.placement == "none" and site.normalised for site in sites),
+    )

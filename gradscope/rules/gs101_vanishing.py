@@ -1,0 +1,176 @@
+"""GS101: the gradient shrinks on its way from the last block to the first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gradscope.metrics.depth import DepthProfile
+from gradscope.metrics.facts import Facts
+from gradscope.rules import levels
+from gradscope.rules.culprit import Place, depth_culprit, station_module, surroundings
+from gradscope.rules.finding import Finding
+from gradscope.rules.numbers import count, factor, signed
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+ZERO_START_DECADES = 3.5
+"""Decades (log10) already lost before the gradient becomes exactly zero, to call that zero an end of vanishing. Below
+it, the zero has another cause (a dead layer: GS105). Same level as the error."""
+
+
+def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
+    """Compare D at the first and the last watched step with the levels of the optimizer in use."""
+    for profile in (facts.profile, facts.later_profile):
+        lost = lost_decades(profile) if profile else None
+        if profile is None or lost is None:
+            continue
+        fail, warn = limits(facts, thresholds)
+        if lost <= -warn:
+            return [_finding(facts, profile, lost, fail, warn)]
+    return []
+
+
+def limits(facts: Facts, thresholds: Levels) -> tuple[float, float]:
+    """Return the error and warning levels in decades for the optimizer that was used."""
+    if facts.rescales_gradients:
+        return thresholds["decades"], thresholds["warn_decades"]
+    return thresholds["sgd_decades"], thresholds["sgd_warn_decades"]
+
+
+def lost_decades(profile: DepthProfile) -> float | None:
+    """Return D; where the gradient underflows to zero on the way, the decades down to its last non-zero station."""
+    if profile.decades is not None:
+        return profile.decades
+    lowest = profile.lost_below
+    if lowest is None:
+        return None
+    decades = profile.gradient_decades[lowest]
+    return decades if decades is not None and decades <= -ZERO_START_DECADES else None
+
+
+def _finding(facts: Facts, profile: DepthProfile, lost: float, fail: float, warn: float) -> Finding:
+    place = depth_culprit(profile, lost)
+    slope = profile.decades_per_block
+    severe = lost <= -fail
+    first, last = station_module(profile.stations[0]), station_module(profile.stations[-1])
+    module = station_module(place.station)
+    file, line = facts.place(module)
+    return Finding(
+        code="GS101",
+        severity="error" if severe else "warning",
+        module=module,
+        call=place.station.call,
+        message=(
+            f"The gradient shrinks {factor(lost)} times ({signed(lost)} decades) on its way from `{last}` back to "
+            f"`{first}`{_share(place, profile)}{when(profile)}."
+        ),
+        evidence={
+            "decades": lost,
+            "threshold_decades": -(fail if severe else warn),
+            "decades_per_block": slope.mean if slope else None,
+            "decades_per_block_low": slope.low if slope else None,
+            "decades_per_block_high": slope.high if slope else None,
+            "num_blocks": profile.num_blocks,
+            "step": profile.step,
+            "reaches_zero": profile.decades is None,
+        },
+        advice=_advice(facts, place),
+        file=file,
+        line=line,
+    )
+
+
+def _share(place: Place, profile: DepthProfile) -> str:
+    if place.alone and place.jump_decades is not None:
+        return f", {abs(place.jump_decades):.1f} of these decades in `{station_module(place.station)}` alone"
+    slope = profile.decades_per_block
+    if slope is None or not math.isfinite(slope.mean):
+        return ""
+    return f", {signed(slope.mean)} decades per block over {count(profile.num_blocks, 'block')}"
+
+
+def when(profile: DepthProfile) -> str:
+    """Write at which step a profile was taken, "" for initialisation."""
+    return f" after {count(profile.step, 'step')}" if profile.step else ""
+
+
+def _advice(facts: Facts, place: Place) -> str:
+    around = surroundings(facts)
+    if place.alone:
+        return (
+            f"Look at `{station_module(place.station)}` first: a tiny scale factor, a saturated activation or a "
+            "badly scaled "
+            "weight in this one place costs most of the gradient."
+        )
+    if around.has_skips and around.post_norm:
+        return (
+            "The norm after each addition rescales the skip as well. Use Pre-LN or Peri-LN, or keep Post-LN with "
+            "DeepNorm "
+            "(both its alpha and its beta), Admin or B2T initialisation, and warm the learning rate up."
+        )
+    if around.has_skips:
+        return "Keep the skip an unscaled identity: a factor below one on it is multiplied once per block."
+    if around.has_attention:
+        return (
+            "Add a skip around attention and around the feed-forward part, x + f(norm(x)). Without skips "
+            "attention also "
+            "averages the tokens into one; no initialisation repairs that."
+        )
+    if around.has_sigmoids:
+        return (
+            "Replace the sigmoids inside the stack by ReLU or GELU with He initialisation (a sigmoid passes at "
+            "most a quarter "
+            "of the gradient), or add skips around the blocks."
+        )
+    return (
+        "Add skips around the blocks; or initialise at the critical scale: He (kaiming_normal_, "
+        "nonlinearity='relu') for ReLU, "
+        "orthogonal for tanh. PyTorch's default nn.Linear initialisation loses 0.39 decades per ReLU layer."
+    )
+
+
+DOC = RuleDoc(
+    measures="""
+D = log10(‖g₀‖ / ‖g_L‖), in decades: g₀ is the gradient of the loss at the start of the stream (after the embedding or
+stem), g_L at the output of the last block; norms are L2 over the whole batch. −3 means that the first block receives
+a thousandth of the last one's gradient. It is measured at step 0 and again after some steps. Because it is a ratio,
+the scale of the loss, its reduction, the batch size and the number of tokens cancel. The report adds the mean change
+per block with a 95 % interval over the blocks.""",
+    why="""
+A layer learns in proportion to the gradient it gets. When every block passes on a little less, the product over depth
+is what counts: 0.9 per layer is 4e-5 after 96 layers. The first layers then stay as they were initialised, and
+everything above learns from noise. The total decides, not the slope: a small loss per block over many blocks kills, a
+steep one over four blocks does not.""",
+    false_positives="""
+Adam rescales every tensor, so it tolerates about two decades more than SGD; the level follows the optimizer. A
+network that is only fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this
+rule's: see GS105 (dead), GS106 (cut) and GS109 (zero by design).""",
+    example="""
+```python
+# 16 layers, default init: each passes on about a seventh of the gradient, a ten-trillionth is left.
+nn.Sequential(*[m for _ in range(16) for m in (nn.Linear(64, 64), nn.Sigmoid())], nn.Linear(64, 10))
+```
+The activation alone proves nothing: the same sigmoids with N(0, 1) weights at width 128 neither vanish nor fail.""",
+    advice="""
+1. Add skips: x + f(norm(x)).
+2. Without skips, initialise at the critical scale: He for ReLU, orthogonal for tanh.
+3. Replace sigmoids inside the stack.
+4. In a Post-LN stack: DeepNorm with both constants, Admin, B2T, or move the norm into the branch.""",
+    references=(
+        "Glorot & Bengio 2010, Understanding the difficulty of training deep feedforward neural networks",
+        "He et al. 2015, Delving Deep into Rectifiers (arXiv:1502.01852)",
+        "Saxe et al. 2013, Exact solutions to the nonlinear dynamics of learning in deep linear neural networks "
+        "(arXiv:1312.6120)",
+        "Schoenholz et al. 2017, Deep Information Propagation (arXiv:1611.01232)",
+    ),
+)
+
+RULE = Rule(
+    code="GS101",
+    name="vanishing-with-depth",
+    severity="error",
+    summary="The gradient shrinks on its way to the first block.",
+    thresholds=(levels.FAIL_DECADES, levels.WARN_DECADES, levels.FAIL_DECADES_SGD, levels.WARN_DECADES_SGD),
+    check=check,
+    doc=DOC,
+)

@@ -1,0 +1,189 @@
+"""GS104: NaN or infinity in the loss, an activation or a gradient, with the place where it is born."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gradscope.metrics.facts import Facts
+from gradscope.rules.finding import Finding
+from gradscope.rules.numbers import count, listed
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Where the first non-finite number was seen."""
+
+    direction: str
+    step: int | None
+    module: str
+    call: int
+    op: str | None
+    file: str | None
+    line: int | None
+    detail: str | None
+
+
+def check(facts: Facts, _: Levels) -> Sequence[Finding]:
+    """Find the first step with a non-finite number and the place of its birth."""
+    birth = _from_events(facts) or _from_statistics(facts)
+    hit = _parameters_hit(facts)
+    bad_loss = next((step for step in facts.steps if _bad(facts.losses.get(step))), None)
+    if birth is None and not hit and bad_loss is None:
+        return []
+    if birth is None:
+        owner = hit[0].rpartition(".")[0] if hit else ""
+        direction = "loss" if bad_loss is not None and not hit else "backward"
+        birth = Birth(direction, bad_loss, owner, 0, None, None, None, None)
+    file, line = (birth.file, birth.line) if birth.file else facts.place(birth.module)
+    return [
+        Finding(
+            code="GS104",
+            severity="error",
+            module=birth.module,
+            call=birth.call,
+            message=_message(facts, birth, hit, bad_loss),
+            evidence={
+                "direction": birth.direction,
+                "operation": birth.op,
+                "step": birth.step,
+                "parameters_hit": len(hit),
+                "loss_finite": bad_loss is None,
+            },
+            advice=_advice(birth),
+            file=file,
+            line=line,
+        )
+    ]
+
+
+def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | None) -> str:
+    place = f"`{birth.module}`" if birth.module else "the model's own forward"
+    operation = f" by {birth.op}" if birth.op else ""
+    when = f" at step {birth.step}" if birth.step is not None else ""
+    if birth.direction == "loss":
+        return f"The loss is not finite{when} although every watched activation is: it is born in the loss function."
+    verb = {"forward": "the forward pass", "backward": "the backward pass"}[birth.direction]
+    lands = f"; it lands in the gradients of {count(len(hit), 'parameter')} ({listed(hit)})" if hit else ""
+    loss = " The loss is not finite." if bad_loss is not None else " The loss is finite, so it would not show there."
+    return f"A NaN or infinity is born in {place}{operation} in {verb}{when}{lands}.{loss}"
+
+
+def _advice(birth: Birth) -> str:
+    text = f"{birth.op or ''} {birth.detail or ''}".lower()
+    if "softmax" in text:
+        return (
+            "A softmax over a row in which everything is masked with -inf gives NaN. Mask with a large finite number "
+            "(torch.finfo(dtype).min), or keep at least one key per row."
+        )
+    if "sqrt" in text or "pow" in text:
+        return (
+            "The derivative of a root at zero is infinite: add a small constant inside it, or use "
+            "torch.linalg.vector_norm."
+        )
+    if "log" in text:
+        return "The logarithm of zero is -inf: use log_softmax, logsigmoid or log(x + tiny)."
+    if "div" in text:
+        return "A division by zero: add a small constant to the divisor, or mask before the division, not after it."
+    if birth.direction == "backward":
+        return (
+            "Every activation is finite, so look for an operation with an infinite derivative at a legal input: "
+            "sqrt or a "
+            "fractional power at 0, a softmax over a fully masked row, or torch.where around an unsafe expression."
+        )
+    return (
+        "Look for a division by zero, a logarithm or root of a negative number, a fully masked softmax row, or a "
+        "value "
+        "beyond the dtype's range."
+    )
+
+
+def _from_events(facts: Facts) -> Birth | None:
+    """Return the first forward event of the earliest step that has one, else its first backward event."""
+    events = facts.events_of("nonfinite_forward", "nonfinite_backward")
+    if not events:
+        return None
+    step = min((event.step for event in events if event.step is not None), default=None)
+    first = [event for event in events if event.step == step]
+    event = next((e for e in first if e.kind == "nonfinite_forward"), first[0])
+    direction = event.kind.removeprefix("nonfinite_")
+    return Birth(direction, event.step, event.module, event.call, event.op, event.file, event.line, event.detail)
+
+
+def _from_statistics(facts: Facts) -> Birth | None:
+    """Return the first call with a non-finite output, else the last one (nearest to the loss) with such a gradient."""
+    for step in facts.steps:
+        row = _extreme_row(facts.call_forwards.get(step, {}), last=False)
+        if row is not None:
+            return _birth(facts, "forward", step, row)
+        row = _extreme_row(facts.call_gradients.get(step, {}), last=True)
+        if row is not None:
+            return _birth(facts, "backward", step, row)
+    return None
+
+
+def _extreme_row(norms: Mapping[int, float | None], *, last: bool) -> int | None:
+    rows = [row for row, norm in norms.items() if _bad(norm)]
+    if not rows:
+        return None
+    return max(rows) if last else min(rows)
+
+
+def _birth(facts: Facts, direction: str, step: int, row: int) -> Birth:
+    module = facts.call_modules[row]
+    return Birth(direction, step, module, facts.calls_of[module].index(row), None, None, None, None)
+
+
+def _parameters_hit(facts: Facts) -> list[str]:
+    for step in facts.steps:
+        norms = facts.parameter_gradients.get(step, {})
+        hit = [p.name for p in facts.trainable if _bad(norms.get(p.row))]
+        if hit:
+            return hit
+    return []
+
+
+def _bad(value: float | None) -> bool:
+    return value is not None and not math.isfinite(value)
+
+
+DOC = RuleDoc(
+    measures="""
+Whether the loss, the output of any module, or any gradient contains NaN or infinity at a watched step, and where the
+first one is born: the module (and operation) whose inputs are finite and whose output, or input gradient, is not.""",
+    why="""
+One NaN in a gradient turns the weight into NaN at the next step and the whole network soon after. The loss can still
+be finite: a padded row is dropped from the loss, but 0 · NaN in the backward pass poisons the weights.
+`clip_grad_norm_` passes it on in silence. A NaN lands far from where it is born, so the place matters more than the
+fact.""",
+    false_positives="""
+With float16 and a GradScaler the first steps may overflow on purpose while the scale adapts; gradscope divides by the
+scale and reports what remains. Infinity that a model uses itself as a mask inside a module is not an output and not
+reported.""",
+    example="""
+```python
+scores = scores.masked_fill(~keep[:, None, :], float("-inf"))   # one sequence has no token to keep:
+weights = scores.softmax(-1)                                    # its rows are NaN, and so is the gradient of v
+```""",
+    advice="""
+1. Look at the named operation.
+2. Masks: use a large finite number, or guarantee one key per row.
+3. Roots, norms and divisions at zero: a small constant inside; `F.normalize` and `torch.linalg.vector_norm` are safe.
+4. `torch.where(x > 0, x.log(), 0)` still differentiates the log at 0: make the argument safe first.""",
+    references=(
+        "PyTorch issue #41508: NaN gradients from attention with a fully masked row",
+        "PyTorch issue #46849: clip_grad_norm_ passes on non-finite gradients",
+    ),
+)
+
+RULE = Rule(
+    code="GS104",
+    name="non-finite",
+    severity="error",
+    summary="NaN or infinity, with the place where it is born.",
+    thresholds=(),
+    check=check,
+    doc=DOC,
+)

@@ -1,0 +1,136 @@
+"""GS105: a gradient that is exactly zero and stays so after optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.metrics.facts import Facts
+from gradscope.metrics.silence import Region, regions, states
+from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.numbers import count, listed
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+MOST_PLACES = 5
+"""Findings (count) printed for separate dead places; the last one says how many more there are."""
+
+
+def check(facts: Facts, _: Levels) -> Sequence[Finding]:
+    """Report every separate place where the gradient stops, in forward order; underflow is left to other rules."""
+    state = states(facts)
+    dead = [p for p in facts.trainable if state[p.row] == "dead"]
+    unsure = [p for p in facts.trainable if state[p.row] == "unsure"]
+    found = [(region, True) for region in regions(facts, dead) if not region.underflowed] if dead else []
+    if not found and unsure and not _zero_by_design(facts):
+        found = [(region, False) for region in regions(facts, unsure) if not region.underflowed]
+    found = [(region, certain) for region, certain in found if not _only_selects(region)]
+    return [
+        _finding(facts, region, certain, len(found) - MOST_PLACES if number == MOST_PLACES - 1 else 0)
+        for number, (region, certain) in enumerate(found[:MOST_PLACES])
+    ]
+
+
+def _zero_by_design(facts: Facts) -> bool:
+    """Whether some weight that gets a gradient is exactly zero itself, as zero-initialised designs have."""
+    step = facts.steps[0]
+    weights, grads = facts.weight_norms.get(step, {}), facts.parameter_gradients.get(step, {})
+    return any(weights.get(p.row) == 0.0 and grads.get(p.row) for p in facts.trainable)
+
+
+def _only_selects(region: Region) -> bool:
+    """Whether only queries and keys are silent: attention over a single key, which has nothing to choose (GS305)."""
+    return all(p.role in ("query", "key") for p in region.parameters)
+
+
+def _finding(facts: Facts, region: Region, certain: bool, further: int) -> Finding:
+    file, line = facts.place(region.culprit)
+    last = facts.steps[-1]
+    names = [parameter.name for parameter in region.parameters]
+    more = f" {count(further, 'more place')} like it." if further > 0 else ""
+    severity: Severity = "error" if certain and not region.only_input else "warning"
+    share = sum(p.num_elements for p in region.parameters) / max(sum(p.num_elements for p in facts.trainable), 1)
+    return Finding(
+        code="GS105",
+        severity=severity,
+        module=region.culprit,
+        call=region.call,
+        message=_message(region, names, certain, last) + more,
+        evidence={
+            "zero_parameters": len(names),
+            "share_of_parameters": share,
+            "last_step": last,
+            "next_module": region.next_module,
+            "next_module_is_off": region.next_is_off,
+            "further_places": max(further, 0),
+        },
+        advice=_advice(region, certain),
+        file=file,
+        line=line,
+    )
+
+
+def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
+    still = f" and still is at step {last}" if certain else f" (only step {last} was watched)"
+    if region.only_input:
+        return f"`{region.culprit}` receives nothing but zeros: the gradient of {listed(names)} is exactly zero{still}."
+    why = (
+        f": `{region.next_module}` behind it is off for every sample" if region.next_is_off else ""
+    )
+    return f"No gradient passes back into `{region.culprit}`: that of {listed(names)} is exactly zero{still}{why}."
+
+
+def _advice(region: Region, certain: bool) -> str:
+    if not certain:
+        return "Watch a few optimizer steps (--steps 11): zero at step 0 may be by design."
+    if region.next_is_off:
+        return (
+            "Every unit is off for every sample, so nothing can move it back: check the bias in front of it, "
+            "lower the learning "
+            "rate, or use LeakyReLU or GELU."
+        )
+    if region.only_input:
+        return "Check what feeds it: an input that is always zero, a mask, or a branch that is switched off."
+    return (
+        "Check what follows it: a ReLU that is off for the whole batch, a product with a weight that is exactly "
+        "zero (two "
+        "zero-initialised factors in a row never wake up), a mask, a clamp at its limit, or a loss weight of zero."
+    )
+
+
+DOC = RuleDoc(
+    measures="""
+Parameters whose gradient is *exactly* zero at every watched step, the last one after several optimizer steps, while a
+gradient did arrive at what follows. The culprit is the last module before the loss into which nothing passes back,
+not the whole cone of modules below it.""",
+    why="""
+An exact zero does not grow back: if all units of a ReLU layer are off for all samples, or two factors of a product
+are both zero, no optimizer moves them. Behind a residual stream the loss still falls, and only that block never
+learns.""",
+    false_positives="""
+Not reported here: zero at step 0 that wakes up (ReZero, zero-initialised last layers, LoRA: GS109), stochastic depth
+(zero in one step, alive in another), frozen parameters, biases in front of a norm (mathematically zero, rounding
+noise of 1e-9), single dead ReLU units (GS303), gradients that underflow (GS101 and GS401). A loss term multiplied by
+0 to keep distributed training happy looks dead because it is.""",
+    example="""
+```python
+net[2].bias.fill_(-20.0)     # Linear 2 in front of a ReLU: all units off, nothing below ever learns
+```
+LoRA with both factors zero is dead for good; with the usual one zero factor it wakes up after one step.""",
+    advice="""
+1. Dead ReLU layer: fix the bias or the scale of what feeds it; lower the learning rate; LeakyReLU or GELU.
+2. Two zero-initialised factors in a row: initialise one of them at random.
+3. Zero masks, clamps or loss weights: remove them.""",
+    references=(
+        "Lu et al. 2019, Dying ReLU and Initialization (arXiv:1903.06733)",
+        "Hu et al. 2021, LoRA (arXiv:2106.09685)",
+    ),
+)
+
+RULE = Rule(
+    code="GS105",
+    name="dead",
+    severity="error",
+    summary="A gradient that is exactly zero and stays so after optimizer steps.",
+    thresholds=(),
+    check=check,
+    doc=DOC,
+)

@@ -1,0 +1,172 @@
+"""GS106: parameters that are meant to learn and are used, but from which no path leads to the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.metrics.facts import Event, Facts
+from gradscope.metrics.silence import covering_modules
+from gradscope.metrics.weights import Parameter
+from gradscope.rules.finding import Finding
+from gradscope.rules.numbers import count, listed
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+
+def unreached(facts: Facts) -> list[Parameter]:
+    """Return trainable parameters that no watched backward reached, as far as that is known."""
+    norms = facts.parameter_gradients
+    return [
+        p
+        for p in facts.trainable
+        if p.takes_part is False and all(norms.get(step, {}).get(p.row) is None for step in facts.steps)
+    ]
+
+
+def disconnected(facts: Facts) -> list[Parameter]:
+    """Return the unreached parameters whose module ran in front of a cut: the loss does depend on them."""
+    called = [p for p in unreached(facts) if _ran(facts, p.module)]
+    if not called:
+        return []
+    if facts.events_of("cut"):
+        return [p for p in called if _cut_for(facts, p.module) is not None]
+    return called if _everything_below_is_cut(facts, called) else []
+
+
+def check(facts: Facts, _: Levels) -> Sequence[Finding]:
+    """Report the highest modules that are cut off, each with the place of the cut where that was seen."""
+    if facts.parameters and not facts.trainable:
+        return [_nothing_trains()]
+    lost = disconnected(facts)
+    share = sum(p.num_elements for p in lost) / max(sum(p.num_elements for p in facts.trainable), 1)
+    return [_finding(facts, module, lost, share) for module in covering_modules(facts, [p.name for p in lost])]
+
+
+def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float) -> Finding:
+    names = [p.name for p in lost if not module or p.name == module or p.name.startswith(module + ".")]
+    cut = _cut_for(facts, module)
+    file, line = (cut.file, cut.line) if cut and cut.file else facts.place(module)
+    where = ""
+    if cut is not None:
+        at = f" ({cut.file}:{cut.line})" if cut.file and cut.line else ""
+        where = f": the graph is cut by {cut.op or 'an operation'} in `{cut.module or 'the model'}`{at}"
+    return Finding(
+        code="GS106",
+        severity="error",
+        module=module,
+        message=(
+            f"`{module or 'the model'}` runs and its {count(len(names), 'parameter')} ({listed(names)}) require a "
+            "gradient, "
+            f"but none can reach them{where}."
+        ),
+        evidence={
+            "parameters": len(names),
+            "share_of_parameters": share,
+            "cut_operation": cut.op if cut else None,
+            "cut_in": cut.module if cut else None,
+        },
+        advice=_advice(cut),
+        file=file,
+        line=line,
+    )
+
+
+def _advice(cut: Event | None) -> str:
+    operation = (cut.op or "").lower() if cut else ""
+    if any(word in operation for word in ("argmax", "argmin", "round", "floor", "ceil", "int", "long", "sign")):
+        return (
+            "The operation has no derivative: use a soft version (softmax, sigmoid), a straight-through estimator, or "
+            "Gumbel-softmax."
+        )
+    if cut is not None:
+        return (
+            "Remove the cut, or, if it is meant (a target network, features of a frozen encoder), set "
+            "requires_grad_(False) on "
+            "these parameters and keep them out of the optimizer."
+        )
+    return (
+        "Look between this module and what first trains for .detach(), .data, torch.no_grad(), argmax, round, a "
+        "cast to int or "
+        "a trip through NumPy; if it is meant, set requires_grad_(False) on these parameters."
+    )
+
+
+def _nothing_trains() -> Finding:
+    return Finding(
+        code="GS106",
+        severity="error",
+        module="",
+        message="No parameter of the model requires a gradient: nothing can be trained.",
+        evidence={"parameters": 0},
+        advice="Call requires_grad_(True) on the parameters that should learn.",
+    )
+
+
+def _ran(facts: Facts, module: str) -> bool:
+    """Whether the module, or for one used through its weights only its nearest called parent, ran in the forward."""
+    return facts.was_called(module)
+
+
+def _cut_for(facts: Facts, module: str) -> Event | None:
+    """Return the cut that names the module in its detail, else the first cut outside it in one of its parents."""
+    cuts = facts.events_of("cut")
+    named = next((cut for cut in cuts if _names(cut, module)), None)
+    return named or next((cut for cut in cuts if not cut.detail and _encloses(cut.module, module)), None)
+
+
+def _names(cut: Event, module: str) -> bool:
+    sources = (cut.detail or "").replace(",", " ").split()
+    return any(module == name or module.startswith(name + ".") or name.startswith(module + ".") for name in sources)
+
+
+def _encloses(outer: str, module: str) -> bool:
+    return outer in ("", module) or module.startswith(outer + ".")
+
+
+def _everything_below_is_cut(facts: Facts, called: Sequence[Parameter]) -> bool:
+    """Whether all that ran with parameters before some point is unreached and all after it is reached.
+
+    A head whose output is not in the loss runs after or beside modules that train; an encoder behind a cut runs before
+    all of them.
+    """
+    lost = {p.module for p in called}
+    trains = {p.module for p in facts.trainable} - {p.module for p in unreached(facts)}
+    first_trained = next((row for row, name in enumerate(facts.call_modules) if name in trains), None)
+    last_lost = max((row for row, name in enumerate(facts.call_modules) if name in lost), default=None)
+    return first_trained is None or (last_lost is not None and last_lost < first_trained)
+
+
+DOC = RuleDoc(
+    measures="""
+Parameters with `requires_grad=True` in modules that ran in the forward pass, from which autograd knows no path to the
+loss: after the backward their gradient is None, not zero. Where the cut was seen, its operation, file and line are
+given (`.detach()`, `torch.no_grad()`, `argmax`, `round`, a cast to an integer, `.data`).""",
+    why="""
+The optimizer skips parameters without a gradient in silence. The part above the cut still learns and the loss falls,
+so the run looks healthy while the encoder stays random for ever.""",
+    false_positives="""
+Frozen parameters, experts that received no token and modules that were not called are not reported here (GS603 lists
+them for information); neither is a head whose output the loss does not use. A stop-gradient on purpose (target
+networks, BYOL) should be said to PyTorch: set `requires_grad_(False)`.""",
+    example="""
+```python
+z = self.encoder(x)
+return self.head(z.detach())      # left over from debugging: the encoder never trains
+```""",
+    advice="""
+1. Remove the detach or no_grad, or replace the operation that has no derivative by a soft or straight-through one.
+2. If it is meant, set `requires_grad_(False)`: it saves memory and says so to the reader.""",
+    references=(
+        "PyTorch documentation, Autograd mechanics: locally disabling gradient computation",
+        "Bengio et al. 2013, Estimating or Propagating Gradients Through Stochastic Neurons (arXiv:1308.3432)",
+    ),
+)
+
+RULE = Rule(
+    code="GS106",
+    name="disconnected",
+    severity="error",
+    summary="Parameters that are used and meant to learn, but from which no path leads to the loss.",
+    thresholds=(),
+    check=check,
+    doc=DOC,
+)
