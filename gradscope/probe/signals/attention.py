@@ -3,7 +3,7 @@
 Entropy of a row over its visible keys, divided by log(number of visible keys): 1 is uniform attention, 0 a hard choice.
 Rows that see one key are left out. (Entropy collapse and logit growth: Dehghani 2023; Wortsman 2023.)
 
-Cost: default level; about a dozen kernels per attention call on 2 samples, 4 heads and 64 queries (a fused call has
+Cost: default level; about a dozen kernels per attention call on 2 samples, 4 heads and 32 queries (a fused call has
 its logits recomputed for those), independent of batch and number of heads.
 """
 
@@ -21,7 +21,7 @@ from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings,
 
 MAX_SAMPLES = 2
 MAX_HEADS = 4
-MAX_QUERIES = 64
+MAX_QUERIES = 32
 MASKED_BELOW = -1e4
 """Logits below this were masked: models add -inf, the dtype's minimum, -1e9 or -1e4."""
 _ROWS = 4  # (B, heads, queries, keys)

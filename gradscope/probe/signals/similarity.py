@@ -3,8 +3,8 @@
 Mean off-diagonal cosine of n unit rows u_i from the norm of their sum: (|sum u_i|^2 - sum |u_i|^2) / (n (n - 1)),
 linear in n where the matrix of cosines is quadratic. (Rank collapse: Dong 2021; Noci 2022.)
 
-Cost: default level; about six small kernels on at most 32k elements a call, all calls in the first watched step,
-only those of stations later.
+Cost: default level; about six small kernels on at most 16k elements a call: in the first watched step those of every
+block and every layer of a plain stack, later only those of stations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gradscope.probe.signals.observer import CallKey, Observer, Readings, StepCo
 
 MAX_SAMPLES = 16
 """Samples looked at: the mean cosine of 16 rows already averages 120 pairs."""
-MAX_ELEMENTS = 32768
+MAX_ELEMENTS = 16384
 """Elements looked at per call, so that the cost does not grow with tokens, width or image size."""
 _SKIPPED_ROLES = frozenset({"dropout", "attention"})
 
@@ -52,16 +52,26 @@ class Similarity(Observer):
         self._stations: frozenset[tuple[str, int]] | None = None
         self._seen: list[tuple[str, CallKey, Tensor, float, float]] = []
         self._layout: Layout | None = None
+        self._in_stack: set[str] = set()
 
     def attach(self, model: nn.Module) -> None:  # noqa: D102
         self._layout = Layout(model)
+        stacks = (nn.Sequential, nn.ModuleList)
+        self._in_stack = {
+            f"{name}.{child}" if name else child
+            for name, module in model.named_modules()
+            if name == "" or isinstance(module, stacks)
+            for child, _ in module.named_children()
+        }
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
         self._stations = stations
         self._seen.clear()
 
-    def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
-        return name != "" and role not in _SKIPPED_ROLES
+    def wants(self, name: str, module: nn.Module, role: str) -> bool:
+        """Want what may be a station: blocks, embeddings, and the layers of a plain stack, but no layer in a block."""
+        whole = any(True for _ in module.children()) or name in self._in_stack or role == "embedding"
+        return name != "" and role not in _SKIPPED_ROLES and whole
 
     def forward(self, call: CallKey, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: D102
         if self._stations is not None and (call.module, call.call) not in self._stations:
