@@ -1,0 +1,137 @@
+"""The residual stream as textbooks draw it: a line from input to loss, with branches that leave it and are added back.
+
+Line widths are shares of the gradient: a thick stream and a thin branch mean that the gradient takes the skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from gradscope.metrics.residual import Site
+from gradscope.report.html.sharing import shorten
+from gradscope.report.html.wording import MINUS, count, number, percent
+
+WIDTH, HEIGHT = 900, 290
+STREAM_Y, BOX_Y = 188, 62
+UNIT, GAP = 196, 64
+MAX_UNITS = 4
+THIN, THICK = 1.5, 11.0
+"""Line widths in pixels for a share of 0 and of 1."""
+LOUD_BRANCH_SHARE = 0.5
+NAME_CHARACTERS = 20
+
+
+def chosen_sites(sites: Sequence[Site], culprits: Sequence[int]) -> list[int]:
+    """Choose which additions to draw: the first, the last, the culprits, and a middle one where there is room.
+
+    Example:
+        >>> len(chosen_sites([None] * 100, [7]))
+        4
+    """
+    last = len(sites) - 1
+    wanted = [0, last, *culprits, last // 2, 1]
+    chosen: list[int] = []
+    for place in wanted:
+        if 0 <= place <= last and place not in chosen and len(chosen) < MAX_UNITS:
+            chosen.append(place)
+    return sorted(chosen)
+
+
+def draw(sites: Sequence[Site], culprits: Sequence[int]) -> Markup:
+    """Draw a few of the additions along the stream, with "... n more ..." between them."""
+    places = chosen_sites(sites, culprits)
+    parts: list[Markup] = [_text(10, STREAM_Y - 18, "input", "strong")]
+    x = 62.0
+    parts.append(_stream(10, x, 0.5))
+    before = -1
+    for place in places:
+        hidden = place - before - 1
+        if hidden:
+            parts.append(_gap(x, hidden))
+            x += GAP
+        parts.append(_unit(x, sites[place], bad=place in culprits))
+        x += UNIT
+        before = place
+    right = x + 40
+    parts.append(Markup('<path class="stream" stroke-width="3" d="M{} {}H{}m-9 -6l9 6l-9 6"/>').format(x, STREAM_Y, right))
+    parts.append(_text(right, STREAM_Y - 18, "loss", "strong", "end"))
+    words = f"Stream diagram of {count(len(places), 'residual addition')} of {len(sites)}. " + " ".join(
+        _sentence(sites[place]) for place in places
+    )
+    return Markup('<svg class="drawing" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        round(max(right + 10, WIDTH)), HEIGHT, words, Markup("").join(parts)
+    )
+
+
+def _sentence(site: Site) -> str:
+    return (
+        f"{shorten(site.name, 60)}: the branch adds {number(site.forward_ratio)} times the stream; "
+        f"{percent(site.branch_energy_share)} of the gradient takes the branch."
+    )
+
+
+def _unit(x: float, site: Site, *, bad: bool) -> Markup:
+    """Draw one addition, `UNIT` wide: the branch up and over, the skip straight on."""
+    share = site.branch_energy_share
+    branch = 0.5 if share is None else share
+    leave, box, join = x + 18, x + 42, x + UNIT - 34
+    middle = (box + join - 20) / 2
+    width = _width(branch)
+    name = site.branches[-1].rpartition(".")[2] if site.branches else "branch"
+    parts = [
+        _stream(x, join - 11, 1 - branch),
+        _stream(join + 11, x + UNIT, 0.5),
+        Markup('<path class="branch-path" stroke-width="{}" d="M{} {}V{}H{}"/>').format(width, leave, STREAM_Y, BOX_Y + 22, box),
+        Markup('<path class="branch-path" stroke-width="{}" d="M{} {}H{}V{}"/>').format(
+            width, join - 20, BOX_Y + 22, join, STREAM_Y - 12),
+        Markup('<rect class="flow-box{}" x="{}" y="{}" width="{}" height="44" rx="6"/>').format(
+            " bad" if bad else "", box, BOX_Y, join - 20 - box),
+        _text(middle, BOX_Y + 19, shorten(name, 15), "strong", "middle"),
+        _text(middle, BOX_Y + 36, _ratio_words(site), "note small", "middle"),
+        Markup('<circle class="flow-plus" cx="{}" cy="{}" r="11"/><path class="axis" style="stroke:var(--ink)" '
+               'd="M{} {}h12m-6 -6v12"/>').format(join, STREAM_Y, join - 6, STREAM_Y),
+        _skip_words(site, (leave + join) / 2),
+        _text(join, STREAM_Y + 38, _backward_words(share), "note small", "end"),
+        _text(join, STREAM_Y + 56, shorten(site.name, NAME_CHARACTERS + 4), "mark-label bad small" if bad else "small", "end"),
+        _text(join, STREAM_Y + 74, _cosine_words(site.cosine), "note small", "end"),
+    ]
+    return Markup("").join(parts)
+
+
+def _skip_words(site: Site, x: float) -> Markup:
+    """Write on the skip what it is not: scaled, gated or a projection."""
+    words = {"identity": "skip", "projection": "projection", "gated": "gate"}.get(site.kind, "skip")
+    if site.skip_scale not in (None, 1.0):
+        words = f"skip × {number(site.skip_scale)}"
+    return _text(x, STREAM_Y + 20, words, "note small", "middle")
+
+
+def _ratio_words(site: Site) -> str:
+    return "forward unknown" if site.forward_ratio is None else f"adds {number(site.forward_ratio, 2)} × stream"
+
+
+def _backward_words(share: float | None) -> str:
+    return "gradient: unknown" if share is None else f"gradient: {percent(1 - share)} skip, {percent(share)} branch"
+
+
+def _cosine_words(cosine: float | None) -> str:
+    return "" if cosine is None else f"cosine {cosine:.2f}".replace("-", MINUS)
+
+
+def _stream(start: float, end: float, share: float) -> Markup:
+    return Markup('<path class="stream" stroke-width="{}" d="M{} {}H{}"/>').format(_width(share), start, STREAM_Y, end)
+
+
+def _gap(x: float, hidden: int) -> Markup:
+    line = Markup('<path class="stream cut" stroke-width="3" d="M{} {}H{}"/>').format(x + 4, STREAM_Y, x + GAP - 4)
+    return line + _text(x + GAP / 2, STREAM_Y - 14, f"{hidden} more", "note small", "middle")
+
+
+def _width(share: float) -> float:
+    return round(THIN + (THICK - THIN) * min(max(share, 0.0), 1.0), 1)
+
+
+def _text(x: float, y: float, words: str, kind: str, anchor: str = "start") -> Markup:
+    return Markup('<text x="{:.0f}" y="{:.0f}" class="{}" text-anchor="{}">{}</text>').format(x, y, kind, anchor, words)

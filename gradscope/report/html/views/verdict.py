@@ -1,0 +1,97 @@
+"""The head of the page: healthy or not, where, why, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gradscope.metrics.facts import Facts
+from gradscope.report.html.wording import MINUS, change, count, number, percent
+from gradscope.rules.finding import Diagnosis, Finding
+
+VERDICTS: Mapping[str, tuple[str, str]] = {
+    "will-train": ("Will train", "good"),
+    "at-risk": ("At risk", "warn"),
+    "will-not-train": ("Will not train", "bad"),
+    "cannot-say": ("Cannot say", "unsure"),
+}
+"""verdict -> (words, style)."""
+
+PANEL_OF_FAMILY = {"GS1": "profile", "GS2": "flow", "GS3": "signal", "GS4": "precision", "GS5": "updates", "GS6": "run"}
+"""Which panel shows what a family of rules looks at."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One headline number: its name, its glossary word and its value in words."""
+
+    name: str
+    value: str
+    term: str = ""
+
+
+def gravest(diagnosis: Diagnosis) -> Finding | None:
+    """Return the finding that the head of the page is about; None where nothing is wrong."""
+    return next((finding for finding in diagnosis.findings if finding.severity != "info"), None)
+
+
+def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
+    """List the headline numbers that were measured, in words."""
+    metrics = diagnosis.metrics
+    found = []
+    decades = metrics.get("decades")
+    if decades is not None:
+        found.append(Fact("Gradient at the input", f"{change(decades)}", "depth"))
+        found.append(Fact("Change over the depth", f"{number(float(decades))} decades", "decade"))
+    if metrics.get("predicted_decades") is not None:
+        found.append(Fact("Expected for this design", f"{number(metrics['predicted_decades'])} decades", "expected"))
+    sizes = (("num_blocks", "Blocks", ""), ("num_residual_additions", "Residual additions", "residual addition"))
+    ratios = (
+        ("jacobian_anisotropy", "Jacobian anisotropy", "Jacobian anisotropy"), ("token_cosine", "Token cosine", "token cosine"),
+        ("sample_cosine", "Sample cosine", "sample cosine"), ("forward_ratio", "Branch ÷ stream, typical", "forward ratio"),
+        ("update_to_weight", "Update ÷ weight, typical", "update-to-weight ratio"),
+    )
+    found += [Fact(words, number(value), term) for name, words, term in (*sizes, *ratios)
+              if (value := metrics.get(name)) is not None]
+    balance = metrics.get("query_key_to_value_log10")
+    if balance is not None:
+        found.append(Fact("Query/key against value gradient", change(float(balance))))
+    for name, words, term in (("dead_fraction", "Dead units, worst module", "dead unit"),
+                              ("saturated_fraction", "Saturated units, worst module", "saturated"),
+                              ("underflow_fp16", "Lost in fp16", "underflow")):
+        value = metrics.get(name)
+        if value is not None:
+            found.append(Fact(words, percent(float(value)), term))
+    losses = [(step, facts.losses[step]) for step in facts.steps if facts.losses.get(step) is not None]
+    if losses:
+        (first, start), (last, end) = losses[0], losses[-1]
+        value = f"{number(start)}" if first == last else f"{number(start)} → {number(end)} (step {first} → {last})"
+        found.append(Fact("Loss", value))
+    return found
+
+
+def no_fault_answers(facts: Facts, diagnosis: Diagnosis) -> tuple[str, str, str]:
+    """Answer where, why and what to change when there is no error or warning."""
+    if diagnosis.verdict == "cannot-say":
+        return "Not known.", diagnosis.reason, "Give gradscope what it was missing: see “What was not measured”."
+    sites = sum(1 for site in facts.sites if site.counted)
+    decades = diagnosis.metrics.get("decades")
+    carried = f"The gradient at the input is {change(float(decades))} compared with the loss end. " if decades is not None else ""
+    skips = f"{count(sites, 'residual addition')} {'carries' if sites == 1 else 'carry'} it back." if sites else ""
+    return "Nowhere.", f"{carried}{skips}".strip() or diagnosis.reason, "Nothing."
+
+
+def place_in_words(finding: Finding, facts: Facts, station: int | None, num_stations: int) -> str:
+    """Say where along the depth a finding lies."""
+    if not finding.module:
+        return "the whole model"
+    if station is None:
+        return ""
+    return f"place {station + 1} of {num_stations} from the input" if num_stations else ""
+
+
+def evidence_value(value: float | int | str | bool | None) -> str:
+    """Write one piece of evidence."""
+    return value.replace("-", MINUS) if isinstance(value, str) and value.startswith("-") else (
+        value if isinstance(value, str) else number(value)
+    )
