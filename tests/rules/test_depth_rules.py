@@ -1,0 +1,93 @@
+import pytest
+
+from gradscope.rules import diagnose
+from gradscope.rules.finding import Finding
+from tests.rules.altered import edit, rename, repeated_batch, scaled_loss
+from tests.support.recordings import stack
+
+
+def only(recording, code, **thresholds) -> Finding | None:
+    found = [f for f in diagnose(recording, {k.replace("_", ".", 1): v for k, v in thresholds.items()}).findings if f.code == code]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_a_flat_stack_is_healthy():
+    diagnosis = diagnose(stack(24))
+    assert diagnosis.verdict == "will-train"
+    assert not [f for f in diagnosis.findings if f.severity != "info"]
+
+
+@pytest.mark.parametrize(("per_block", "code"), [(-0.5, "GS101"), (0.5, "GS102")])
+def test_a_steady_change_is_blamed_on_the_first_block(per_block, code):
+    finding = only(stack(12, decades_per_block=per_block), code)
+    assert finding.severity == "error"
+    assert finding.module == "layers.0"
+    assert (finding.file, finding.line) == ("model.py", 5)
+    assert finding.evidence["decades"] == pytest.approx(12 * per_block)
+    assert diagnose(stack(12, decades_per_block=per_block)).verdict == "will-not-train"
+
+
+def test_a_cliff_is_blamed_alone():
+    recording = edit(
+        stack(12), "stream_stats", "grad_norm", lambda row: row["grad_norm"] * (1e-6 if row["station"] < 7 else 1.0)
+    )
+    finding = only(recording, "GS101")
+    assert finding.module == "layers.6"
+    assert "alone" in finding.message
+
+
+def test_sgd_is_held_to_a_stricter_level_than_adam():
+    recording = stack(10, decades_per_block=-0.25)
+    assert only(recording, "GS101").severity == "warning"
+    assert only(rename(recording, optimizer="sgd"), "GS101").severity == "error"
+
+
+def test_the_level_is_the_users_to_set():
+    recording = stack(10, decades_per_block=-0.5)
+    assert only(recording, "GS101", GS101_decades=6.0, GS101_warn_decades=5.5) is None
+
+
+def test_growth_that_the_stream_explains_is_not_exploding():
+    # Pre-LN: forward norm grows by a ratio of 0.75 per addition, sqrt(1 + 0.75^2) = 10^0.0969; gradient likewise.
+    growth = 0.5 * 0.19382
+    recording = stack(40, decades_per_block=growth, forward_ratio=0.75)
+    assert only(recording, "GS102") is None
+    diagnosis = diagnose(recording)
+    assert diagnosis.metrics["decades"] == pytest.approx(40 * growth)
+    assert diagnosis.metrics["excess_decades"] == pytest.approx(0.0, abs=1e-3)
+    plain = edit(edit(recording, "sites", "placement", lambda _: "none"), "sites", "branches", lambda row: row["branches"][1:])
+    assert only(plain, "GS102").severity == "error"
+
+
+def test_a_gradient_that_underflows_to_zero_on_the_way_vanishes_and_is_not_dead():
+    recording = edit(
+        stack(40, decades_per_block=-1.2), "stream_stats", "grad_norm",
+        lambda row: 0.0 if row["grad_norm"] < 1e-38 else row["grad_norm"],
+    )
+    finding = only(recording, "GS101")
+    assert finding.severity == "error"
+    assert finding.evidence["reaches_zero"] is True
+    assert only(recording, "GS105") is None
+
+
+def test_collapse_of_the_gradient_after_some_steps_is_found():
+    recording = edit(
+        stack(12), "stream_stats", "grad_norm",
+        lambda row: row["grad_norm"] * (10 ** (-0.5 * (12 - row["station"])) if row["step"] == 10 else 1.0),
+    )
+    assert only(recording, "GS101").evidence["step"] == 10
+
+
+@pytest.mark.parametrize("per_block", [0.0, -0.2, -0.5, 0.35, 0.6])
+def test_the_verdict_does_not_depend_on_loss_scale_batch_or_width(per_block):
+    def essence(recording):
+        diagnosis = diagnose(recording)
+        return diagnosis.verdict, [(f.code, f.severity, f.module) for f in diagnosis.findings]
+
+    recording = stack(12, decades_per_block=per_block)
+    expected = essence(recording)
+    assert essence(scaled_loss(recording, 1000.0)) == expected
+    assert essence(scaled_loss(recording, 1e-6)) == expected
+    assert essence(repeated_batch(recording, 4)) == expected
+    assert essence(stack(12, decades_per_block=per_block, width=512)) == expected

@@ -1,0 +1,57 @@
+import math
+
+from gradscope.record import Recording
+from gradscope.rules import diagnose
+from tests.rules.altered import copied, edit
+from tests.support.recordings import add, stack
+
+
+def finding(recording: Recording):
+    (found,) = [f for f in diagnose(recording).findings if f.code == "GS104"]
+    return found
+
+
+def poisoned():
+    calls = stack(4).tables["calls"]["module"]
+    return edit(
+        stack(4), "call_stats", "forward_norm",
+        lambda row: math.nan if calls[row["call"]] in ("layers.2.fc", "layers.2", "layers.3") else row["forward_norm"],
+    )
+
+
+def test_the_first_bad_output_is_the_birthplace():
+    found = finding(poisoned())
+    assert found.module == "layers.2.fc"
+    assert found.evidence["direction"] == "forward"
+    assert diagnose(poisoned()).verdict == "will-not-train"
+
+
+def test_a_bad_gradient_is_born_nearest_to_the_loss():
+    calls = stack(4).tables["calls"]["module"]
+    bad = ("layers.0.fc", "layers.1.fc", "layers.2.fc")
+    recording = edit(
+        stack(4), "call_stats", "grad_norm",
+        lambda row: math.inf if calls[row["call"]] in bad else row["grad_norm"],
+    )
+    found = finding(recording)
+    assert (found.module, found.evidence["direction"]) == ("layers.2.fc", "backward")
+    assert "The loss is finite" in found.message
+
+
+def test_an_event_wins_and_brings_operation_file_and_line():
+    recording = copied(poisoned())
+    add(recording.tables["events"], step=0, kind="nonfinite_backward", module="layers.3", call=0, op="sqrt")
+    add(recording.tables["events"], step=0, kind="nonfinite_forward", module="layers.1.norm", call=0, op="softmax",
+        file="model.py", line=33)
+    found = finding(recording)
+    assert (found.module, found.file, found.line) == ("layers.1.norm", "model.py", 33)
+    assert "masked" in found.advice
+
+
+def test_a_loss_that_is_nan_alone_is_blamed_on_the_loss_function():
+    recording = edit(stack(4), "steps", "loss", lambda _: math.nan)
+    assert "loss function" in finding(recording).message
+
+
+def test_finite_numbers_give_nothing():
+    assert not [f for f in diagnose(stack(4)).findings if f.code == "GS104"]

@@ -1,0 +1,161 @@
+from gradscope.record import TABLES, empty_table
+from gradscope.rules import diagnose
+from tests.rules.altered import copied, edit, rename, silence
+from tests.support.recordings import add, build, stack
+
+
+def found(recording, code):
+    return [f for f in diagnose(recording).findings if f.code == code]
+
+
+def chain(modules, zero_calls=(), zero_parameters=(), steps=(0, 3, 10), roles=None, dtype="float32", **provenance):
+    """A chain of modules, each called once in the given order: name -> whether it has a weight and a bias."""
+    tables = {table: empty_table(table) for table in TABLES}
+    for name, has in modules.items():
+        add(tables["modules"], name=name, type="Linear", role="linear", num_parameters=10 * has, called=True)
+        add(tables["calls"], module=name, call=0, shape=[8, 8], dtype=dtype)
+        for kind, shape in (("weight", [8, 8]), ("bias", [8])) if has else ():
+            add(tables["parameters"], name=f"{name}.{kind}", module=name, shape=shape, dtype=dtype, requires_grad=True,
+                num_elements=64 if kind == "weight" else 8, takes_part=True, role=(roles or {}).get(name))
+    for step in steps:
+        add(tables["steps"], step=step, loss=1.6, grad_norm=1.0, lr=1e-3)
+        for row, module in enumerate(tables["calls"]["module"]):
+            add(tables["call_stats"], step=step, call=row, num_elements=64, forward_norm=8.0,
+                grad_norm=0.0 if module in zero_calls else 0.1)
+        for row, name in enumerate(tables["parameters"]["name"]):
+            zero = name in zero_parameters
+            add(tables["parameter_stats"], step=step, parameter=row, grad_norm=0.0 if zero else 0.1, weight_norm=1.0,
+                update_norm=0.0 if zero else 1e-2)
+    return build(tables, **{"optimizer": "adam", "lr": 1e-3, **provenance})
+
+
+DEAD = {"0": True, "1": False, "2": True, "3": False, "4": True, "5": False, "6": True}
+
+
+def dead_relu(**options):
+    return chain(
+        DEAD, {"0", "1", "2"}, {"0.weight", "0.bias", "2.weight", "2.bias", "4.weight"}, **options
+    )
+
+
+def test_the_layer_in_front_of_the_dead_activation_is_blamed_not_the_cone():
+    (finding,) = found(dead_relu(), "GS105")
+    assert (finding.severity, finding.module) == ("error", "2")
+    assert finding.evidence["next_module"] == "3"
+
+
+def test_only_one_watched_step_cannot_tell_dead_from_asleep():
+    (finding,) = found(dead_relu(steps=(0,)), "GS105")
+    assert finding.severity == "warning"
+    assert "step" in finding.advice
+
+
+def test_without_an_optimizer_nothing_can_wake_up():
+    (finding,) = found(dead_relu(optimizer=None), "GS105")
+    assert finding.severity == "warning"
+
+
+def test_two_separate_dead_places_are_two_findings_in_forward_order():
+    recording = chain({"a": True, "b": True, "c": True, "d": True}, {"a", "c"}, {"a.weight", "a.bias", "c.weight", "c.bias"})
+    assert [f.module for f in found(recording, "GS105")] == ["a", "c"]
+
+
+def test_a_zero_bias_beside_a_learning_weight_is_a_shift_that_cancels():
+    assert not found(chain(DEAD, (), {"6.bias", "2.bias"}), "GS105")
+
+
+def test_a_gradient_that_moves_from_block_to_block_is_not_dead():
+    recording = silence(stack(6), {"layers.2.norm", "layers.2.fc"}, {"layers.2.norm.weight", "layers.2.fc.weight"}, {0, 10})
+    assert not found(recording, "GS105")
+
+
+def test_an_update_between_the_watched_steps_proves_life():
+    recording = edit(dead_relu(), "parameter_stats", "update_norm", lambda _: 5e-3)
+    assert not found(recording, "GS105")
+
+
+def test_weight_decay_alone_proves_no_life():
+    recording = edit(dead_relu(), "parameter_stats", "update_norm", lambda row: row["weight_norm"] * 1e-3 * 0.01)
+    assert [f.module for f in found(recording, "GS105")] == ["2"]
+
+
+def test_a_block_behind_a_residual_stream_puts_the_model_at_risk_only():
+    modules, parameters = {"layers.2.norm", "layers.2.fc"}, {"layers.2.norm.weight", "layers.2.fc.weight"}
+    diagnosis = diagnose(silence(stack(6), modules, parameters))
+    assert [f.module for f in diagnosis.findings if f.code == "GS105"] == ["layers.2.fc"]
+    assert diagnosis.verdict == "at-risk"
+
+
+def test_zero_at_first_and_alive_later_is_by_design_where_a_weight_starts_at_zero():
+    recording = silence(stack(6), {"layers.2.norm"}, {"layers.2.norm.weight"}, {0})
+    names = recording.tables["parameters"]["name"]
+    asleep = edit(
+        recording, "parameter_stats", "weight_norm",
+        lambda row: 0.0 if names[row["parameter"]] == "layers.2.fc.weight" and row["step"] == 0 else row["weight_norm"],
+    )
+    (finding,) = found(asleep, "GS109")
+    assert (finding.severity, finding.module, finding.evidence["alive_at_step"]) == ("info", "layers.2.norm", 3)
+    assert not found(asleep, "GS105")
+    assert diagnose(asleep).verdict == "will-train"
+    assert not found(recording, "GS109")
+
+
+def test_frozen_parameters_are_nobodys_fault():
+    recording = edit(dead_relu(), "parameters", "requires_grad", lambda row: row["name"] not in (
+        "0.weight", "0.bias", "2.weight", "2.bias", "4.weight"))
+    assert not found(recording, "GS105")
+    assert not found(recording, "GS106")
+
+
+def cut(recording, *prefixes):
+    """The parameters under the prefixes get no gradient at all."""
+    names = recording.tables["parameters"]["name"]
+    recording = edit(recording, "parameters", "takes_part", lambda row: not row["name"].startswith(prefixes))
+    return edit(
+        recording, "parameter_stats", "grad_norm",
+        lambda row: None if names[row["parameter"]].startswith(prefixes) else row["grad_norm"],
+    )
+
+
+def test_an_encoder_behind_a_cut_is_disconnected():
+    recording = cut(chain({"encoder.0": True, "encoder.2": True, "head.0": True, "head.2": True}), "encoder.")
+    (finding,) = found(recording, "GS106")
+    assert (finding.severity, finding.module) == ("error", "encoder")
+    assert diagnose(recording).verdict == "will-not-train"
+
+
+def test_the_place_of_the_cut_is_told():
+    recording = copied(cut(chain({"encoder.0": True, "encoder.2": True, "head.0": True, "head.2": True}), "encoder."))
+    add(recording.tables["events"], step=0, kind="cut", module="", call=0, op="detach", file="model.py", line=17)
+    (finding,) = found(recording, "GS106")
+    assert (finding.file, finding.line) == ("model.py", 17)
+    assert "detach" in finding.message
+
+
+def test_a_head_that_the_loss_does_not_use_is_no_failure():
+    recording = cut(chain({"body.0": True, "body.1": True, "head": True, "auxiliary": True}), "auxiliary")
+    assert not found(recording, "GS106")
+
+
+def test_modules_that_did_not_run_are_no_failure():
+    recording = cut(chain({"expert0": True, "expert1": True, "head": True}), "expert0")
+    recording = edit(recording, "modules", "called", lambda row: row["name"] != "expert0")
+    assert not found(recording, "GS106")
+
+
+def test_unknown_gradients_are_not_missing_ones():
+    recording = edit(stack(4), "parameter_stats", "grad_norm", lambda _: None)
+    recording = edit(recording, "parameters", "takes_part", lambda _: True)
+    assert not [f for f in diagnose(recording).findings if f.severity == "error"]
+
+
+def test_a_model_with_nothing_to_train_says_so():
+    recording = edit(stack(4), "parameters", "requires_grad", lambda _: False)
+    (finding,) = found(recording, "GS106")
+    assert "nothing can be trained" in finding.message
+
+
+def test_all_zero_gradients_in_float16_are_underflow_not_death():
+    everything = {f"{name}.{kind}" for name, has in DEAD.items() if has for kind in ("weight", "bias")}
+    recording = rename(chain(DEAD, set(DEAD), everything, dtype="float16"), dtype="float16")
+    assert not found(recording, "GS105")
