@@ -1,0 +1,66 @@
+"""Measure one target: load it, step it, and return the recording. The only place of the command line that needs torch."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+
+from gradscope.cli.progress import showing_progress
+from gradscope.cli.request import Request
+from gradscope.errors import ConfigError
+from gradscope.probe.settings import DEFAULT_WATCHED_STEPS, ProbeSettings
+from gradscope.record import Recording
+
+
+def measured(request: Request) -> Recording:
+    """Load and measure; whatever the user's code prints goes to stderr, so that stdout carries the result alone."""
+    settings = probe_settings(request)
+    with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
+        from gradscope.probe import measure
+        from gradscope.target import load
+
+        subject = load(
+            request.target,
+            arguments=dict(request.arguments),
+            inputs=request.settings.get("inputs"),
+            loss=request.settings.get("loss"),
+            input_spec=request.settings.get("input"),
+            weights=request.settings.get("weights"),
+            seed=request.seed,
+            mode=settings.mode,
+        )
+        return measure(subject, settings, progress)
+
+
+def probe_settings(request: Request) -> ProbeSettings:
+    """Translate the request into the probe's settings."""
+    given = request.settings
+    watched, num_steps = _watched(given.get("steps"), given.get("watch"))
+    defaults = ProbeSettings()
+    return ProbeSettings(
+        num_steps=num_steps,
+        watched_steps=watched,
+        optimizer=given.get("optimizer", defaults.optimizer),
+        lr=float(given.get("lr", defaults.lr)),
+        device=given.get("device", defaults.device),
+        dtype=given.get("dtype"),
+        mode=given.get("mode", defaults.mode),
+        seed=request.seed,
+        level=given.get("level", defaults.level),
+        jacobian=given.get("jacobian", defaults.jacobian),
+    )
+
+
+def _watched(steps: int | None, watch: list[int] | None) -> tuple[tuple[int, ...], int]:
+    """Return the watched steps and how many to take: the defaults that fit, and the last one."""
+    if watch is not None:
+        num_steps = steps or watch[-1] + 1
+        if watch[-1] >= num_steps:
+            raise ConfigError(
+                f"step {watch[-1]} is to be watched, but only {num_steps} steps are taken (0 to {num_steps - 1}).",
+                hint=f"--steps {watch[-1] + 1}",
+            )
+        return tuple(watch), num_steps
+    num_steps = steps or DEFAULT_WATCHED_STEPS[-1] + 1
+    fitting = {step for step in DEFAULT_WATCHED_STEPS if step < num_steps}
+    return tuple(sorted(fitting | {num_steps - 1})), num_steps

@@ -1,0 +1,51 @@
+"""What every command that judges does with its results: save, write the page, print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradscope.cli.emit import emit, write_text
+from gradscope.config import check_choice
+from gradscope.gate.outcome import Outcome
+from gradscope.record import Recording
+from gradscope.report.formats.render import render_outcomes
+from gradscope.rules.finding import Diagnosis
+
+
+def check_format(name: str) -> str:
+    """Refuse an unknown output format before anything is measured."""
+    return check_choice("output-format", name, "--")
+
+
+def save(recording: Recording, diagnosis: Diagnosis, output: Path | None, html: Path | None) -> None:
+    """Write the recording and the page, where asked for, and say on stderr where they are."""
+    if output is not None:
+        recording.save(output)
+        note(f"saved {output}")
+    if html is not None:
+        from gradscope.report.html import write
+
+        write(recording, diagnosis, html)
+        note(f"wrote {html}")
+
+
+def show(outcomes: Sequence[Outcome], output_format: str, output_file: Path | None, *, show_all: bool = False) -> None:
+    """Print the outcomes, or write them to a file."""
+    stream = _Plain() if output_file is not None else sys.stdout
+    emit(render_outcomes(output_format, outcomes, stream, show_all=show_all), output_file)  # type: ignore[arg-type]
+
+
+def note(text: str) -> None:
+    """Tell the user something beside the result, on stderr."""
+    write_text(sys.stderr, f"{text}\n")
+
+
+class _Plain:
+    """Stands for a file: no terminal, UTF-8."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return False

@@ -1,0 +1,1 @@
+"""The output formats of `gradscope check` and `inspect`, one file each."""
