@@ -81,13 +81,26 @@ def measure_passes(
         if find_ends is not None:
             found.attempt("jacobian_anisotropy", lambda: _jacobian(found, forward, few, find_ends, generator))
         if deep:
-            found.attempt("amplification", lambda: found.add(
-                "amplification", amplification(model, lambda: forward(few), generator), "the output is no tensor or zero"))
-            found.attempt("shattering_cosine", lambda: found.add(
-                "shattering_cosine", shattering_cosine(forward, few, generator), "the input has no floating tensor"))
-            found.attempt("gradient_cosine", lambda: found.add(
-                "gradient_cosine", gradient_cosine(model, loss, batch), "the batch has one sample, or no gradient"))
+            _deep(found, model, forward, loss, batch, few, generator)
     return found
+
+
+def _deep(
+    found: Passes,
+    model: nn.Module,
+    forward: Callable[[Any], Any],
+    loss: Callable[[Any], Tensor],
+    batch: Any,
+    few: Any,
+    generator: torch.Generator,
+) -> None:
+    dear: tuple[tuple[str, Callable[[], float | None], str], ...] = (
+        ("amplification", lambda: amplification(model, lambda: forward(few), generator), "no output tensor, or zero"),
+        ("shattering_cosine", lambda: shattering_cosine(forward, few, generator), "the input has no floating tensor"),
+        ("gradient_cosine", lambda: gradient_cosine(model, loss, batch), "the batch has one sample, or no gradient"),
+    )
+    for metric, measure, why_not in dear:
+        found.attempt(metric, lambda m=metric, f=measure, w=why_not: found.add(m, f(), w))  # type: ignore[misc]
 
 
 def _jacobian(
