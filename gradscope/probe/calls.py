@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from gradscope.probe.replay import Replay
 from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, tensors_in
 
 _REINDEX_LIMIT = 16
@@ -26,11 +27,13 @@ in its forward would otherwise cost a listing a call."""
 class Listener(NamedTuple):
     """Functions told about every recorded call. They run with torch functions disabled and must return None.
 
-    `entered(call, module, args, kwargs)` runs before the forward, `left(call, module, output)` after it (in grad mode).
+    `entered(call, module)` runs before the forward, `left(call, module, args, output)` after it. Under re-entrant
+    checkpointing the forward runs without a graph; `replayed(call, module, output)` tells of its repetition with one.
     """
 
-    entered: Callable[[Call, nn.Module, tuple[Any, ...], dict[str, Any]], None] | None
-    left: Callable[[Call, nn.Module, Any], None] | None
+    entered: Callable[[Call, nn.Module], None] | None = None
+    left: Callable[[Call, nn.Module, tuple[Any, ...], Any], None] | None = None
+    replayed: Callable[[Call, nn.Module, Any], None] | None = None
 
 
 class Call:
@@ -98,6 +101,7 @@ class CallTracker:
         self._foreign: dict[int, nn.Module] = {}
         self._counts: dict[str, int] = {}
         self._reindexed = 0
+        self._replay = Replay()
         self._thread = threading.get_ident()
         self._index()
 
@@ -119,6 +123,7 @@ class CallTracker:
         self.recomputed = set()
         self._counts = {}
         self._reindexed = 0
+        self._replay = Replay()
         self._foreign = {}
 
     def name_of(self, module: nn.Module) -> str | None:
@@ -135,7 +140,7 @@ class CallTracker:
             return None
         if torch._C._current_graph_task_id() != -1:
             self.recomputed.add(name)
-            return None
+            return self._replay.open(name, args, kwargs)
         if threading.get_ident() != self._thread:
             return None
         count = self._counts.get(name, 0)
@@ -144,14 +149,19 @@ class CallTracker:
         call.differentiable = torch.is_grad_enabled()
         if call.differentiable and not inside_transform():
             call.inputs = tuple(edge_of(tensor) for tensor in tensors_in((args, kwargs)) if differentiable(tensor))
+        elif not call.differentiable:
+            self._replay.expect(call, args, kwargs)
         for listener in self.listeners:
             if listener.entered is not None:
-                listener.entered(call, module, args, kwargs)
+                listener.entered(call, module)
         self.stack.append(call)
         return call
 
-    def leave(self, call: Call, module: nn.Module, output: Any) -> None:
+    def leave(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Close a call that returned."""
+        if call.row != -1:
+            self._replayed(call, module, output)
+            return
         self._unwind(call)
         call.row = len(self.calls)
         self.calls.append(call)
@@ -165,12 +175,24 @@ class CallTracker:
             call.outputs = tuple(edge_of(tensor) for tensor in found if differentiable(tensor))
         for listener in self.listeners:
             if listener.left is not None:
-                listener.left(call, module, output)
+                listener.left(call, module, args, output)
 
     def abandon(self, call: Call) -> None:
         """Drop a call that raised; a later call of the same module takes its number."""
+        if call.row != -1:
+            self._replay.close(call)
+            return
         self._unwind(call)
         self._counts[call.module] -= 1
+
+    def _replayed(self, call: Call, module: nn.Module, output: Any) -> None:
+        self._replay.close(call)
+        if not torch.is_grad_enabled() or call.outputs:
+            return
+        call.outputs = tuple(edge_of(tensor) for tensor in tensors_in(output) if differentiable(tensor))
+        for listener in self.listeners:
+            if listener.replayed is not None:
+                listener.replayed(call, module, output)
 
     def _unwind(self, call: Call) -> None:
         while self.stack and self.stack.pop() is not call:
@@ -244,7 +266,7 @@ def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if opened:
         with torch._C.DisableTorchFunction():
             for tracker, call in opened:
-                tracker.leave(call, self, output)
+                tracker.leave(call, self, args, output)
     return output
 
 

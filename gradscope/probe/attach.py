@@ -1,0 +1,153 @@
+"""One watched step of one model: everything that is attached for it, in one context manager that takes it off again."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from gradscope.probe.backward import Backward, BackwardListener, forget, listen
+from gradscope.probe.calls import Call, CallTracker, Listener
+from gradscope.probe.eager import eagerly
+from gradscope.probe.outputs import Outputs
+from gradscope.probe.parameters import Parameters
+from gradscope.probe.rows import Handle, Rows
+from gradscope.probe.scaling import LossScale
+from gradscope.probe.settings import Level
+from gradscope.probe.signals.hub import Signals
+
+
+class Residuals(Protocol):
+    """What looks for residual additions while a step runs."""
+
+    def forward(self) -> AbstractContextManager[Any]:
+        """See the operations of the forward."""
+        ...
+
+    def before_backward(self, roots: tuple[torch.Tensor, ...]) -> None:
+        """Find the additions in the graph behind the loss, and wait for their gradients."""
+        ...
+
+    def close(self) -> None:
+        """Take off every hook and let go of the graph."""
+        ...
+
+
+class StepWatch(BackwardListener):
+    """Watch one step. Active between `__enter__` and `__exit__`; the numbers are read afterwards.
+
+    Args:
+        model: The model.
+        tracker: Its calls; kept from step to step, since listing a model's modules takes time.
+        level: `params` watches nothing but parameter gradients.
+        signals: Measurements beyond norms.
+        residuals: What looks for residual additions, given the numbers it may add to.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tracker: CallTracker,
+        rows: Rows,
+        level: Level,
+        signals: Signals | None = None,
+        residuals: Residuals | None = None,
+    ) -> None:
+        self.model = model
+        self.tracker = tracker
+        self.rows = rows
+        self.outputs = Outputs(rows)
+        self.parameters = Parameters(model, rows)
+        self.num_backwards = 0
+        self.roots: list[Handle | None] = []
+        """The losses that backward passes started from, as they were (scaled)."""
+        self.loss_scale: Handle | None = None
+        self._level = level
+        self._signals = signals
+        self._residuals = residuals
+        self._scaler = LossScale()
+        self._stack = ExitStack()
+        self._modes = ExitStack()
+
+    def __enter__(self) -> StepWatch:
+        with ExitStack() as stack:
+            if self._level != "params":
+                stack.enter_context(eagerly())
+                self.tracker.reset()
+                listener = Listener(self._entered, self._left, self._replayed)
+                self.tracker.listeners.append(listener)
+                stack.callback(self.tracker.listeners.remove, listener)
+                stack.callback(self.outputs.close)
+                if self._residuals is not None:
+                    stack.callback(self._residuals.close)
+                stack.enter_context(self.tracker)
+            listen(self)
+            stack.callback(forget, self)
+            self._scaler.start()
+            stack.callback(self._scaler.stop)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def forward(self) -> AbstractContextManager[Any]:
+        """See the operations of a forward and its loss, for code that we run ourselves."""
+        if self._residuals is None or self._level == "params":
+            return nullcontext()
+        return self._residuals.forward()
+
+    def started(self, backward: Backward) -> bool:
+        """Begin to listen where a backward pass is the training step's own."""
+        if not self._is_own(backward):
+            return False
+        self.num_backwards += 1
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            self.roots.extend(self.rows.keep(root) for root in backward.roots[:1] if root.numel() == 1)
+            if self._scaler.scale is not None:
+                self.loss_scale = self.rows.keep(self._scaler.scale)
+        self.parameters.started()
+        self.outputs.keep_gradients = backward.retains
+        self.outputs.listening = True
+        if self._residuals is not None and self._level != "params":
+            self._residuals.before_backward(backward.roots)
+        return True
+
+    def ended(self, token: Any, result: Any) -> None:
+        """Stop listening and take the gradients of the parameters."""
+        if not token:
+            return
+        self.outputs.listening = False
+        with torch.no_grad():
+            self.parameters.ended()
+
+    def _is_own(self, backward: Backward) -> bool:
+        if backward.accumulates:
+            return True
+        # `autograd.grad` is a penalty or an inner loop, unless it takes gradients of parameters outside of any forward.
+        if backward.creates_graph or self.tracker.stack:
+            return False
+        parameters = {id(parameter) for parameter in self.model.parameters()}
+        return any(id(tensor) in parameters for tensor in backward.inputs)
+
+    def _entered(self, call: Call, module: nn.Module) -> None:
+        pass
+
+    def _left(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        with torch.no_grad():
+            pass
+        signals = self._signals
+        listener = signals.gradient if signals is not None and signals.wants_gradient(call.module) else None
+        self.outputs.add(call, output, listener)
+        if signals is not None:
+            signals.forward(call, module, args, output)
+
+    def _replayed(self, call: Call, module: nn.Module, output: Any) -> None:
+        signals = self._signals
+        listener = signals.gradient if signals is not None and signals.wants_gradient(call.module) else None
+        self.outputs.add_replayed(call, output, listener)

@@ -1,0 +1,66 @@
+"""Where a recording comes from: everything a reader needs to repeat it, and nothing about whose machine it was."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+import gradscope
+from gradscope.probe.settings import ProbeSettings
+from gradscope.probe.tensors import tensors_in
+from gradscope.record import Provenance
+from gradscope.target.subject import Subject
+
+
+def provenance_of(subject: Subject, settings: ProbeSettings, num_steps: int, batch_shape: str) -> Provenance:
+    """Describe a measurement of a subject."""
+    tensors = [p for p in subject.model.parameters() if not is_lazy(p)]
+    first = next(iter(tensors), None)
+    return Provenance(
+        target=subject.target,
+        inputs=subject.inputs_origin.text,
+        loss=subject.loss_origin.text,
+        inputs_synthetic=subject.inputs_origin.synthetic,
+        loss_synthetic=subject.loss_origin.synthetic,
+        arguments=dict(subject.arguments),
+        seed=settings.seed,
+        device=str(first.device) if first is not None else "cpu",
+        dtype=str(first.dtype).removeprefix("torch.") if first is not None else "float32",
+        mode="train" if subject.model.training else "eval",
+        optimizer=None if settings.optimizer == "none" else settings.optimizer,
+        lr=None if settings.optimizer in ("none", "subject") else settings.lr,
+        num_steps=num_steps,
+        batch_shape=batch_shape,
+        num_parameters=sum(p.numel() for p in tensors),
+        gradscope=gradscope.__version__,
+        torch=torch.__version__.partition("+")[0],
+        python=platform.python_version(),
+        git_commit=git_commit(subject.root),
+    )
+
+
+def describe_batch(batch: Any) -> str:
+    """Return the shapes and dtypes of a batch's tensors, such as "8x128 int64, 8 int64"."""
+    shown = [
+        f"{'x'.join(map(str, tensor.shape)) or 'scalar'} {str(tensor.dtype).removeprefix('torch.')}"
+        for tensor in tensors_in(batch)
+        if not tensor.is_nested
+    ]
+    return ", ".join(shown[:4]) + (", …" if len(shown) > 4 else "")  # noqa: PLR2004 - a line of a report
+
+
+def git_commit(folder: Path) -> str | None:
+    """Return the commit that is checked out in a folder, None outside of a repository or without git."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"],
+            capture_output=True, text=True, timeout=2, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
