@@ -75,7 +75,7 @@ class StepWatch(BackwardListener):
     def __enter__(self) -> StepWatch:
         with ExitStack() as stack:
             if self._level != "params":
-                stack.enter_context(eagerly())
+                stack.enter_context(eagerly(self.model))
                 self.tracker.reset()
                 listener = Listener(self._entered, self._left, self._replayed)
                 self.tracker.listeners.append(listener)
@@ -139,8 +139,6 @@ class StepWatch(BackwardListener):
         pass
 
     def _left(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        with torch.no_grad():
-            pass
         signals = self._signals
         listener = signals.gradient if signals is not None and signals.wants_gradient(call.module) else None
         self.outputs.add(call, output, listener)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,25 +15,45 @@ _EXTRA_FRAMES = 200
 
 
 @contextmanager
-def eagerly() -> Iterator[None]:
-    """Run everything that was compiled with `torch.compile` eagerly, and allow a few more frames."""
+def eagerly(model: nn.Module) -> Iterator[None]:
+    """Run everything that was compiled with `torch.compile` eagerly, and allow a few more frames.
+
+    Args:
+        model: The wrappers of compiled modules in it hand on to those modules through an ordinary call, which is seen.
+    """
+    wrappers = {module: vars(module)["forward"] for _, module in _compiled_wrappers(model) if "forward" in vars(module)}
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + _EXTRA_FRAMES)
     # Nothing can have been compiled yet where the compiler is not loaded; loading it takes a second.
     try:
         with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
+            for wrapper in wrappers:
+                vars(wrapper)["forward"] = _plain_call(wrapper)
             yield
     finally:
+        for wrapper, forward in wrappers.items():
+            vars(wrapper)["forward"] = forward
         if sys.getrecursionlimit() == limit + _EXTRA_FRAMES:
             sys.setrecursionlimit(limit)
 
 
 def compiled_modules(model: nn.Module) -> list[str]:
     """Return the names of the modules that `torch.compile` would run."""
-    dynamo = sys.modules.get("torch._dynamo.eval_frame")
-    wrapper = getattr(dynamo, "OptimizedModule", ()) if dynamo is not None else ()
-    return [
-        name or "the model"
-        for name, module in model.named_modules()
-        if isinstance(module, wrapper) or getattr(module, "_compiled_call_impl", None) is not None
+    names = [name for name, _ in _compiled_wrappers(model)]
+    names += [
+        name for name, module in model.named_modules() if getattr(module, "_compiled_call_impl", None) is not None
     ]
+    return [name or "the model" for name in names]
+
+
+def _compiled_wrappers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None:
+        return []
+    return [(name, module) for name, module in model.named_modules() if isinstance(module, dynamo.OptimizedModule)]
+
+
+def _plain_call(wrapper: nn.Module) -> Callable[..., Any]:
+    # The wrapper keeps the bound call of the time it was made, which goes past a later exchange of that function.
+    module = vars(wrapper)["_modules"]["_orig_mod"]
+    return lambda *args, **kwargs: module(*args, **kwargs)

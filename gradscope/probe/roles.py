@@ -40,7 +40,7 @@ def role_of(module: nn.Module) -> str:
     children = next(module.children(), None) is not None
     if type(module).__module__ == activation.__name__:
         return "activation"
-    if _ATTENTION.search(name) and any(module.parameters()):
+    if _ATTENTION.search(name) and next(module.parameters(), None) is not None:
         return "attention"
     if children:
         return "container"
