@@ -27,7 +27,9 @@ _TEXT = _Kind("a text", lambda value: isinstance(value, str))
 _INTEGER = _Kind("a whole number", lambda value: type(value) is int)
 _NUMBER = _Kind("a number", lambda value: type(value) in (int, float))
 _FLAG = _Kind("true or false", lambda value: isinstance(value, bool))
-_INTEGERS = _Kind("a list of whole numbers", lambda value: isinstance(value, list) and all(type(i) is int for i in value))
+_INTEGERS = _Kind(
+    "a list of whole numbers", lambda value: isinstance(value, list) and all(type(item) is int for item in value)
+)
 _SEED = _Kind('a whole number or "none"', lambda value: type(value) is int or value == "none")
 _CODES = _Kind(
     'a list of codes or prefixes, such as ["GS1", "GS203"]',

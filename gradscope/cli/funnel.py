@@ -40,6 +40,8 @@ def run_command(arguments: Sequence[str]) -> int:
         complain(GradscopeError("interrupted; nothing had been measured yet."))
         return EXIT_INTERRUPTED
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # how rich says that the reader of a help page has gone
+            return EXIT_CLEAN
         complain(GradscopeError(f"the model's code called sys.exit({ended.code!r}).", rule="It must return a model."))
         return EXIT_ERROR
     except OSError as error:

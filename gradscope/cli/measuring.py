@@ -1,4 +1,4 @@
-"""Measure one target: load it, step it, and return the recording. The only place of the command line that needs torch."""
+"""Measure one target: load it, step it, return the recording. The only place of the commands that needs torch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from gradscope.record import Recording
 
 
 def measured(request: Request) -> Recording:
-    """Load and measure; whatever the user's code prints goes to stderr, so that stdout carries the result alone."""
+    """Load and measure; what the user's code prints goes to stderr, so that stdout carries the result alone.
+
+    Ctrl-C while steps are taken returns what had been measured, marked partial.
+    """
     settings = probe_settings(request)
     with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
-        from gradscope.probe import measure
+        from gradscope.probe import MeasurementInterrupted, measure
         from gradscope.target import load
 
         subject = load(
@@ -29,7 +32,10 @@ def measured(request: Request) -> Recording:
             seed=request.seed,
             mode=settings.mode,
         )
-        return measure(subject, settings, progress)
+        try:
+            return measure(subject, settings, progress)
+        except MeasurementInterrupted as stopped:
+            return stopped.recording
 
 
 def probe_settings(request: Request) -> ProbeSettings:

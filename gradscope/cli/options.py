@@ -23,14 +23,18 @@ class MeasuringOptions:
     argument: Annotated[
         list[str] | None,
         typer.Option(
-            "--argument", "-a", metavar="KEY=VALUE", rich_help_panel=_MODEL,
+            "--argument",
+            "-a",
+            metavar="KEY=VALUE",
+            rich_help_panel=_MODEL,
             help="Argument for the factory that builds the model, such as -a layers=12. Repeat for more.",
         ),
     ] = None
     inputs: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE:FN", rich_help_panel=_MODEL,
+            metavar="FILE:FN",
+            rich_help_panel=_MODEL,
             help="The batches: a function or object in a file, or a .pt, .npz, .safetensors or .json file.",
         ),
     ] = None
@@ -41,7 +45,9 @@ class MeasuringOptions:
     input_spec: Annotated[
         str | None,
         typer.Option(
-            "--input", metavar="SPEC", rich_help_panel=_MODEL,
+            "--input",
+            metavar="SPEC",
+            rich_help_panel=_MODEL,
             help="Random inputs of this shape, dtype and range, such as 8x128:int64:0..50257 or 8x3x224x224.",
         ),
     ] = None
@@ -54,14 +60,18 @@ class MeasuringOptions:
     seed: Annotated[
         str | None,
         typer.Option(
-            metavar="N", rich_help_panel=_STEP,
+            metavar="N",
+            rich_help_panel=_STEP,
             help="Seed before the model is built and before the first forward; 'none' leaves it alone. Default: 0.",
         ),
     ] = None
     steps: Annotated[
         int | None,
         typer.Option(
-            min=1, rich_help_panel=_STEP, help="Optimizer steps to take. Default: 11, of which 0, 3, 10 are measured."
+            min=1,
+            metavar="N",
+            rich_help_panel=_STEP,
+            help="Optimizer steps to take. Default: 11, of which 0, 3, 10 are measured.",
         ),
     ] = None
     watch: Annotated[
@@ -71,23 +81,37 @@ class MeasuringOptions:
     optimizer: Annotated[
         str | None,
         typer.Option(
-            rich_help_panel=_STEP, help="adam, adamw, sgd, none (no update) or subject (the one the file offers)."
+            metavar="NAME",
+            rich_help_panel=_STEP,
+            help="adam, adamw, sgd, none (no update) or subject (the one the file offers).",
         ),
     ] = None
-    lr: Annotated[float | None, typer.Option(rich_help_panel=_STEP, help="Learning rate. Default: 0.001.")] = None
+    lr: Annotated[
+        float | None,
+        typer.Option(metavar="N", rich_help_panel=_STEP, help="Learning rate. Default: 0.001."),
+    ] = None
     device: Annotated[
-        str | None, typer.Option(rich_help_panel=_STEP, help="auto, cpu, cuda or cuda:N. Default: auto.")
+        str | None,
+        typer.Option(metavar="NAME", rich_help_panel=_STEP, help="auto, cpu, cuda or cuda:N. Default: auto."),
     ] = None
     dtype: Annotated[
         str | None,
-        typer.Option(rich_help_panel=_STEP, help="float32, bfloat16, float16 or float64. Default: the model's own."),
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_STEP,
+            help="float32, bfloat16, float16 or float64. Default: the model's own.",
+        ),
     ] = None
     mode: Annotated[
-        str | None, typer.Option(rich_help_panel=_STEP, help="keep, train or eval. Default: as the factory left it.")
+        str | None,
+        typer.Option(
+            metavar="NAME", rich_help_panel=_STEP, help="keep, train or eval. Default: as the factory left it."
+        ),
     ] = None
     level: Annotated[
         str | None,
         typer.Option(
+            metavar="NAME",
             rich_help_panel=_STEP,
             help="params (parameter gradients only), default, or deep (the dear measurements too).",
         ),
@@ -109,7 +133,11 @@ class MeasuringOptions:
     ] = None
     config: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=_MISC, help="Read settings from this file instead of the nearest pyproject.toml."),
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_MISC,
+            help="Read settings from this file instead of the nearest pyproject.toml.",
+        ),
     ] = None
     debug: Annotated[
         bool,

@@ -11,6 +11,7 @@ from gradscope.config import check_choice
 from gradscope.gate.outcome import Outcome
 from gradscope.record import Recording
 from gradscope.report.formats.render import render_outcomes
+from gradscope.report.names import visible
 from gradscope.rules.finding import Diagnosis
 
 
@@ -33,19 +34,10 @@ def save(recording: Recording, diagnosis: Diagnosis, output: Path | None, html: 
 
 def show(outcomes: Sequence[Outcome], output_format: str, output_file: Path | None, *, show_all: bool = False) -> None:
     """Print the outcomes, or write them to a file."""
-    stream = _Plain() if output_file is not None else sys.stdout
-    emit(render_outcomes(output_format, outcomes, stream, show_all=show_all), output_file)  # type: ignore[arg-type]
+    stream = None if output_file is not None else sys.stdout
+    emit(render_outcomes(output_format, outcomes, stream, show_all=show_all), output_file)
 
 
 def note(text: str) -> None:
     """Tell the user something beside the result, on stderr."""
-    write_text(sys.stderr, f"{text}\n")
-
-
-class _Plain:
-    """Stands for a file: no terminal, UTF-8."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return False
+    write_text(sys.stderr, f"{visible(text)}\n")

@@ -10,7 +10,7 @@ from gradscope.errors import ConfigError
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.record import Recording
-from gradscope.rules.finding import Finding
+from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.rule import Rule, RuleDoc, Threshold
 
 TOLERANCE = Threshold(
@@ -147,7 +147,10 @@ def _whole(
     if before is None:
         return None
     if after is None:
-        text = f"The gradient at the start of the stream was {before:+.1f} decades from the end's in {since}; it is now zero or not finite."
+        text = (
+            f"The gradient at the start of the stream is zero or not finite; in {since} it was {before:+.1f} decades "
+            "from the one at the end."
+        )
         return _finding("error", "", 0, text, {"decades_before": before, "step": change.step}, facts)
     if abs(after) - abs(before) < tolerance:
         return None
@@ -161,8 +164,7 @@ def _whole(
     )
     module, call = change.modules[worst] if worst is not None else ("", 0)
     evidence = {"decades_before": before, "decades": after, "tolerance_decades": tolerance, "step": change.step}
-    severity = "error" if abs(after) - abs(before) >= max(levels["fail_decades"], tolerance) else "warning"
-    return _finding(severity, module, call, text, evidence, facts)
+    return _finding(_severity(before, after, tolerance, levels), module, call, text, evidence, facts)
 
 
 def _block(
@@ -183,8 +185,7 @@ def _block(
     )
     module, call = change.modules[worst]
     evidence = {"decades_before": before, "decades": after, "tolerance_decades": tolerance, "step": change.step}
-    severity = "error" if abs(after) - abs(before) >= max(levels["fail_decades"], tolerance) else "warning"
-    return _finding(severity, module, call, text, evidence, facts)
+    return _finding(_severity(before, after, tolerance, levels), module, call, text, evidence, facts)
 
 
 def _delta(change: Change, block: str) -> float:
@@ -207,13 +208,17 @@ def _verb(delta: float) -> str:
     return f"{'lost' if delta < 0 else 'gained'} {abs(delta):.1f}"
 
 
+def _severity(before: float, after: float, tolerance: float, levels: Mapping[str, float]) -> Severity:
+    return "error" if abs(after) - abs(before) >= max(levels["fail_decades"], tolerance) else "warning"
+
+
 def _finding(
-    severity: str, module: str, call: int, text: str, evidence: Mapping[str, float | int], facts: Facts
+    severity: Severity, module: str, call: int, text: str, evidence: Mapping[str, float | int], facts: Facts
 ) -> Finding:
     file, line = facts.place(module)
     return Finding(
         code=RULE.code,
-        severity="error" if severity == "error" else "warning",
+        severity=severity,
         module=module,
         call=call,
         message=text,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gradscope.rules.finding import Diagnosis, Severity, Verdict
+from gradscope.rules.finding import Diagnosis, Finding, Severity, Verdict
 
 _SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 _VERDICTS: tuple[Verdict, ...] = ("will-train", "cannot-say", "at-risk", "will-not-train")
@@ -22,20 +22,22 @@ def agreed(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
         return diagnoses[0]
     needed = len(diagnoses) // 2 + 1
     reached = {code: _reached(code, diagnoses, needed) for code in _codes(diagnoses)}
-    source = {
-        code: next(d for d in diagnoses if any(f.code == code for f in d.findings)) for code, level in reached.items() if level
-    }
     findings = [
         replace(finding, severity=min(finding.severity, level, key=_SEVERITIES.index))
         for code, level in reached.items()
-        if level
-        for finding in source[code].findings
-        if finding.code == code
+        if level is not None
+        for finding in _first_with(code, diagnoses)
     ]
     findings.sort(key=lambda finding: -_SEVERITIES.index(finding.severity))
     verdict = _verdict([diagnosis.verdict for diagnosis in diagnoses], needed)
     reason = next((d.reason for d in diagnoses if d.verdict == verdict), diagnoses[0].reason)
     return replace(diagnoses[0], verdict=verdict, reason=reason, findings=tuple(findings))
+
+
+def _first_with(code: str, diagnoses: Sequence[Diagnosis]) -> list[Finding]:
+    """Return the findings of a code from the first seed that shows it."""
+    found = ([finding for finding in d.findings if finding.code == code] for d in diagnoses)
+    return next(findings for findings in found if findings)
 
 
 def _codes(diagnoses: Sequence[Diagnosis]) -> list[str]:
@@ -60,10 +62,4 @@ def _verdict(verdicts: Sequence[Verdict], needed: int) -> Verdict:
     counts = Counter(verdicts)
     cannot_say = counts["cannot-say"] >= needed
     return "cannot-say" if cannot_say else _VERDICTS[ranks[needed - 1]]
-
-
-def seeds_that_agree(code: str, diagnoses: Sequence[Diagnosis]) -> int:
-    """Count the seeds that show a code."""
-    return sum(any(finding.code == code for finding in diagnosis.findings) for diagnosis in diagnoses)
-
 

@@ -25,7 +25,7 @@ class _Sheet(io.StringIO):
         return self._encoding
 
 
-def wants_colour(stream: TextIO) -> bool:
+def wants_colour(stream: TextIO | None) -> bool:
     """Decide on colour: NO_COLOR forbids (no-color.org), FORCE_COLOR demands, else only a terminal gets it."""
     if os.environ.get("NO_COLOR"):
         return False
@@ -34,22 +34,22 @@ def wants_colour(stream: TextIO) -> bool:
     return _is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
-def _is_terminal(stream: TextIO) -> bool:
+def _is_terminal(stream: TextIO | None) -> bool:
     try:
-        return stream.isatty()
+        return stream is not None and stream.isatty()
     except (AttributeError, ValueError):
         return False
 
 
-def rendered(draw: Callable[[Console], None], stream: TextIO, width: int | None = None) -> str:
+def rendered(draw: Callable[[Console], None], stream: TextIO | None, width: int | None = None) -> str:
     """Draw on a console shaped like `stream` and return the text.
 
     Args:
         draw: Receives the console.
-        stream: The stream the text is meant for; it is asked, not written to.
+        stream: The stream the text is meant for; it is asked, not written to. None is a file: no colour, UTF-8.
         width: Columns; by default COLUMNS, the terminal's, or PIPED_COLUMNS.
     """
-    colour = wants_colour(stream)
+    colour = stream is not None and wants_colour(stream)
     sheet = _Sheet(getattr(stream, "encoding", None) or "utf-8")
     console = Console(
         file=sheet,
@@ -67,12 +67,12 @@ def rendered(draw: Callable[[Console], None], stream: TextIO, width: int | None 
     return "".join(line.rstrip(" \n") + "\n" if line.endswith(" \n") else line for line in lines)
 
 
-def columns_of(stream: TextIO) -> int:
+def columns_of(stream: TextIO | None) -> int:
     """Return the width to draw at: COLUMNS wins, then the terminal, then PIPED_COLUMNS."""
     wished = os.environ.get("COLUMNS", "")
     if wished.isdecimal() and int(wished) > 0:
         return int(wished)
-    if _is_terminal(stream):
+    if stream is not None and _is_terminal(stream):
         try:
             return os.get_terminal_size(stream.fileno()).columns or PIPED_COLUMNS
         except (OSError, ValueError):

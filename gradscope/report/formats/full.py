@@ -17,7 +17,7 @@ from gradscope.report.terminal.page import render
 from gradscope.report.terminal.verdict import draw_verdict
 
 
-def full(outcomes: Sequence[Outcome], stream: TextIO, *, show_all: bool = False) -> str:
+def full(outcomes: Sequence[Outcome], stream: TextIO | None, *, show_all: bool = False) -> str:
     """Render the outcomes for a terminal or a log."""
 
     def draw(console: Console) -> None:
@@ -28,7 +28,8 @@ def full(outcomes: Sequence[Outcome], stream: TextIO, *, show_all: bool = False)
 
     def _draw(outcome: Outcome, console: Console, *, brief: bool) -> None:
         if brief and not any(finding.severity != "info" for finding in outcome.diagnosis.findings):
-            console.print(Text(visible(outcome.name), style="bold").append(f"  {counted(outcome)}", style="not bold dim"))
+            title = Text(visible(outcome.name), style="bold")
+            console.print(title.append(f"  {counted(outcome)}", style="not bold dim"))
             draw_verdict(outcome.diagnosis, console, glyphs_for(console.encoding))
         else:
             render(outcome.recording, outcome.diagnosis, console, show_all=show_all)

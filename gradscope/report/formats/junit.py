@@ -1,4 +1,4 @@
-"""`junit`: one test suite per target, one test case per rule that spoke and one for the model, as CI servers read it."""
+"""`junit`: one test suite per target and one test case per finding, as CI servers read it."""
 
 from __future__ import annotations
 

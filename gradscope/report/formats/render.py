@@ -10,13 +10,13 @@ from gradscope.report.formats.full import full
 from gradscope.report.formats.registry import PLAIN_FORMATS
 
 
-def render_outcomes(name: str, outcomes: Sequence[Outcome], stream: TextIO, *, show_all: bool = False) -> str:
+def render_outcomes(name: str, outcomes: Sequence[Outcome], stream: TextIO | None, *, show_all: bool = False) -> str:
     """Return the outcomes as text.
 
     Args:
         name: full, or one of PLAIN_FORMATS.
         outcomes: What was judged.
-        stream: Where the text will go; `full` asks it for colours, width and encoding.
+        stream: Where the text will go, None for a file; `full` asks it for colours, width and encoding.
         show_all: For `full`: list everything.
     """
     if name == "full":

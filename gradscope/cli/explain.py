@@ -1,0 +1,91 @@
+"""`gradscope explain CODE`: a rule's documentation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.text import Text
+
+from gradscope.cli.debugging import remember_debug
+from gradscope.cli.emit import emit
+from gradscope.errors import EXIT_CLEAN, ConfigError
+from gradscope.gate.selection import split_codes
+from gradscope.report.console import rendered
+from gradscope.report.names import visible
+from gradscope.report.rulebook import ALL_RULES
+from gradscope.report.terminal.layout import SEVERITY_STYLES
+from gradscope.rules.registry import rule as registered
+from gradscope.rules.rule import Rule
+
+HELP = """
+Explain a rule: what it measures, why it matters, when it is wrong, and what to do.
+"""
+EXAMPLES = (
+    "gradscope explain GS101",
+    "gradscope explain vanishing-with-depth --json",
+)
+
+
+def explain(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="A code such as GS101, or a rule's name.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", callback=remember_debug, help="Show the traceback of an error.")
+    ] = False,
+) -> int:
+    """Print the documentation of one rule."""
+    known = find_rule(code)
+    if as_json:
+        emit(json.dumps(rule_object(known), indent=2, ensure_ascii=False) + "\n")
+    else:
+        emit(rendered(lambda console: _draw(known, console), sys.stdout))
+    return EXIT_CLEAN
+
+
+def find_rule(code: str) -> Rule:
+    """Return a rule by code or name, in any case.
+
+    Raises:
+        ConfigError: There is none; the nearest is named.
+    """
+    wanted = code.strip().lower()
+    for known in ALL_RULES:
+        if wanted in (known.code.lower(), known.name):
+            return known
+    if len(split_codes([code])) != 1:
+        raise ConfigError(f"'{code}' is not one code.", rule="One rule at a time.", hint="gradscope rules")
+    return registered(code)
+
+
+def rule_object(rule: Rule) -> dict[str, object]:
+    """Return a rule's documentation as a JSON-ready object."""
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity,
+        "summary": rule.summary,
+        "thresholds": [vars(threshold) for threshold in rule.thresholds],
+        "sections": [{"heading": heading, "text": text} for heading, text in rule.doc.sections()],
+    }
+
+
+def _draw(rule: Rule, console: Console) -> None:
+    title = Text(rule.code, style=SEVERITY_STYLES[rule.severity])
+    title.append(f"  {rule.name.replace('-', ' ')}", style="bold default").append(f"  {rule.severity}", style="dim")
+    console.print(title)
+    console.print(Text(visible(rule.summary)))
+    for heading, text in rule.doc.sections():
+        console.print()
+        console.print(Text(heading, style="bold"))
+        console.print(Markdown(text, hyperlinks=False))
+    if rule.thresholds:
+        console.print()
+        console.print(Text("Thresholds", style="bold"))
+    for threshold in rule.thresholds:
+        console.print(Text(f"{rule.code}.{threshold.name} = {threshold.value:g}", style="cyan"))
+        console.print(Text(f"  {threshold.unit}. {threshold.why} Source: {threshold.source}.", style="dim"))

@@ -1,0 +1,103 @@
+"""Judge targets and saved runs one after the other; one that cannot be judged does not hide the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gradscope.cli.complaint import complain
+from gradscope.cli.gate_settings import GateSettings
+from gradscope.cli.measuring import measured
+from gradscope.cli.reading import is_recording, read_recording
+from gradscope.cli.request import Request
+from gradscope.errors import ConfigError, GradscopeError
+from gradscope.gate.outcome import Outcome, judge
+from gradscope.gate.regression import regressions
+from gradscope.gate.seeds import agreed
+from gradscope.record import Recording
+from gradscope.rules.finding import Diagnosis
+from gradscope.rules.verdict import diagnose
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of all targets.
+
+    Attributes:
+        outcomes: Those that could be judged.
+        num_failed: How many could not; their errors have been told.
+        interrupted: Whether Ctrl-C ended it; the last outcome is then partial.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    num_failed: int
+    interrupted: bool = False
+
+
+def judge_all(requests: Sequence[Request], settings: GateSettings) -> Judged:
+    """Judge every target; with a single one its error goes up as it is."""
+    outcomes: list[Outcome] = []
+    num_failed = 0
+    for request in requests:
+        try:
+            outcomes.append(_judge(request, settings, alone=len(requests) == 1))
+            if outcomes[-1].recording.provenance.partial and not is_recording(request.target):
+                return Judged(tuple(outcomes), num_failed, interrupted=True)
+        except GradscopeError as error:
+            if len(requests) == 1:
+                raise
+            error.what = f"{request.name}: {error.what}"
+            complain(error)
+            num_failed += 1
+    return Judged(tuple(outcomes), num_failed)
+
+
+def _judge(request: Request, settings: GateSettings, *, alone: bool) -> Outcome:
+    recordings = _recordings(request, settings.seeds)
+    diagnosis = agreed([diagnose(recording, settings.thresholds) for recording in recordings])
+    diagnosis = _compared(recordings, diagnosis, settings, alone=alone)
+    return judge(
+        request.name,
+        recordings[0],
+        diagnosis,
+        selection=settings.selection,
+        fail_on=settings.fail_on,
+        baseline=settings.baseline,
+    )
+
+
+def _recordings(request: Request, num_seeds: int) -> list[Recording]:
+    if is_recording(request.target):
+        return [read_recording(Path(request.target))]
+    if num_seeds == 1:
+        return [measured(request)]
+    if request.seed is None:
+        raise ConfigError("--seeds needs a seed to count from.", rule="Leave out --seed none.")
+    return [
+        measured(replace(request, settings={**request.settings, "seed": request.seed + number}))
+        for number in range(num_seeds)
+    ]
+
+
+def _compared(
+    recordings: Sequence[Recording], diagnosis: Diagnosis, settings: GateSettings, *, alone: bool
+) -> Diagnosis:
+    """Add what got worse since the saved run of the same target."""
+    target = recordings[0].provenance.target
+    same = [(name, saved) for name, saved in settings.against if saved.provenance.target == target]
+    if not same and alone:
+        same = list(settings.against)  # one target, one saved run: the user says they belong together
+    if settings.against and not same:
+        names = ", ".join(name for name, _ in settings.against)
+        raise ConfigError(
+            f"no saved run of {target} among {names}.", hint=f"gradscope inspect {target} -o main.json"
+        )
+    worse = [
+        finding
+        for name, saved in same
+        for finding in regressions(saved, recordings[0], name, settings.comparison, recordings[1:])
+    ]
+    order = {"error": 0, "warning": 1, "info": 2}
+    findings = sorted([*worse, *diagnosis.findings], key=lambda finding: order[finding.severity])
+    return replace(diagnosis, findings=tuple(findings))
