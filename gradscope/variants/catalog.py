@@ -6,9 +6,9 @@ from gradscope.errors import TargetError
 from gradscope.variants.catalog_networks import NETWORKS
 from gradscope.variants.catalog_transformers import TRANSFORMERS
 from gradscope.variants.nearest import canonical, nearest
-from gradscope.variants.variant import EXPECTED_DEPTHS, Family, Variant
+from gradscope.variants.variant import Family, Variant
 
-__all__ = ["EXPECTED_DEPTHS", "VARIANTS", "Family", "Variant", "find", "names"]
+__all__ = ["VARIANTS", "Family", "Variant", "find", "names"]
 
 VARIANTS: tuple[Variant, ...] = (*TRANSFORMERS, *NETWORKS)
 

@@ -52,6 +52,7 @@ def initialise(model: nn.Module, wiring: Wiring, stacks: Iterable[tuple[nn.Modul
             initialise_linear(module, wiring.init)
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=embedding_std)
+    for module in model.modules():
         if isinstance(module, Sublayer) and module.gate is not None:
             nn.init.constant_(module.gate.bias, wiring.gate_bias)
     for blocks, stack in stacks:

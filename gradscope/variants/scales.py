@@ -28,7 +28,7 @@ def make_branch_scale(wiring: Wiring, stack: Stack) -> Factor:
     """Make the factor on the branch; None leaves the branch untouched."""
     match wiring.branch_scale:
         case "rezero":
-            return nn.Parameter(torch.tensor(float(wiring.skipinit)))
+            return nn.Parameter(torch.tensor(float(wiring.branch_start)))
         case "fixup":
             return nn.Parameter(torch.ones(()))
         case "layerscale":

@@ -64,6 +64,39 @@ def permuted_previous_token(vocab: int, tokens: int, batch: int, *, num_batches:
     return Task(batches, loss, text, "cross-entropy of the permuted previous token", targets)
 
 
+def permuted_source_token(vocab: int, tokens: int, batch: int, *, num_batches: int = NUM_BATCHES) -> Task:
+    """Translate word by word: target token t is a fixed permutation of source token t; the decoder is fed its past."""
+    source = generator(2)
+    permutation = torch.randperm(vocab, generator=source)
+    ids = torch.randint(vocab, (num_batches, batch, tokens), generator=source)
+    batches: list[tuple[torch.Tensor, ...]] = [(one, permutation[one].roll(1, dims=1)) for one in ids]
+
+    def targets(batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return permutation.to(batch[0].device)[batch[0]]
+
+    def loss(logits: torch.Tensor, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets(batch).flatten())
+
+    text = f"the variant's own task: {batch} pairs of {tokens} source and target token ids below {vocab}"
+    return Task(batches, loss, text, "cross-entropy of the permuted source token", targets)
+
+
+def recalled_first_token(vocab: int, tokens: int, batch: int, *, num_batches: int = NUM_BATCHES) -> Task:
+    """Say at the end which token came first: the gradient has to travel back through the whole sequence."""
+    source = generator(3)
+    ids = torch.randint(vocab, (num_batches, batch, tokens), generator=source)
+    batches: list[tuple[torch.Tensor, ...]] = [(one,) for one in ids]
+
+    def targets(batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return batch[0][:, 0]
+
+    def loss(logits: torch.Tensor, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return F.cross_entropy(logits.float(), targets(batch))
+
+    text = f"the variant's own task: {batch} x {tokens} token ids below {vocab}, the first to be recalled at the end"
+    return Task(batches, loss, text, "cross-entropy of the first token", targets)
+
+
 def noisy_templates(shape: tuple[int, ...], classes: int, batch: int, *, num_batches: int = NUM_BATCHES) -> Task:
     """Tell which of a few random templates an input is nearest to; inputs have unit variance."""
     source = generator(1)

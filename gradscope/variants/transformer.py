@@ -9,6 +9,7 @@ from gradscope.variants.attention import FirstValues
 from gradscope.variants.block import Block, BottomToTopBlock, ParallelBlock
 from gradscope.variants.norms import make_norm, through
 from gradscope.variants.stack import Stack, decoder_stack, encoder_stack, only_stack
+from gradscope.variants.streams import SINGLE, STREAM_ENDS, DualBlock, HyperBlock
 from gradscope.variants.wiring import Wiring
 
 
@@ -31,9 +32,17 @@ class TokenEmbedding(nn.Module):
 
 
 def make_block(wiring: Wiring, stack: Stack, block: int, first_values: FirstValues | None) -> nn.Module:
-    """Make block number `block` (from 1) of a stack whose stream is one tensor."""
-    kinds = {"parallel": ParallelBlock, "bottom-to-top": BottomToTopBlock}
-    return kinds.get(wiring.arrangement, Block)(wiring, stack, block, first_values)
+    """Make block number `block` (from 1) of a stack."""
+    return _BLOCKS.get(wiring.arrangement, Block)(wiring, stack, block, first_values)
+
+
+_BLOCKS: dict[str, type[nn.Module]] = {
+    "parallel": ParallelBlock,
+    "bottom-to-top": BottomToTopBlock,
+    "dual": DualBlock,
+    "hyper": HyperBlock,
+    "manifold-hyper": HyperBlock,
+}
 
 
 class Transformer(nn.Module):
@@ -52,15 +61,16 @@ class Transformer(nn.Module):
         self.head = nn.Linear(wiring.d_model, wiring.vocab, bias=wiring.bias)
         if wiring.tied:
             self.head.weight = self.embed.tokens.weight
+        self._ends, self._num_streams = STREAM_ENDS.get(wiring.arrangement, SINGLE), wiring.streams
 
     def forward(self, ids_BT: torch.Tensor) -> torch.Tensor:
         """Predict a token at every position."""
-        x = self.embed(ids_BT)
+        streams = self._ends.enter(self.embed(ids_BT), self._num_streams)
         for block in self.blocks:
-            x = block(x)
+            streams = block(streams)
         if self._first_values is not None:
             self._first_values.forget()
-        logits: torch.Tensor = self.head(through(self.norm, x))
+        logits: torch.Tensor = self.head(self._ends.leave(streams, self.norm))
         return logits
 
 

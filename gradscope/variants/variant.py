@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Family = Literal["transformer", "vision-transformer", "encoder-decoder", "resnet", "mlp", "recurrent"]
+from gradscope.variants.expected import EXPECTED_DECADES, Decades
+
+Family = Literal["transformer", "vision-transformer", "resnet", "block-stack", "mlp", "recurrent"]
 
 
 @dataclass(frozen=True)
@@ -20,9 +22,7 @@ class Variant:
         family: Which builder understands `parts`.
         parts: What sets it apart from the family's plain model; a user's arguments override them.
         aliases: Other names it answers to.
-        expected_decades: Measured D = log10(|g_0| / |g_L|) at initialisation by init scheme, at `EXPECTED_DEPTHS`
-            blocks, width 64 (mean over seeds); absent where it was not measured.
-        sites_per_block: Residual additions that one block executes.
+        sites_per_block: Residual additions that one block executes, with its shortcuts on.
         extra_sites: Residual additions outside the blocks.
     """
 
@@ -32,10 +32,10 @@ class Variant:
     family: Family
     parts: Mapping[str, Any] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
-    expected_decades: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     sites_per_block: int = 0
     extra_sites: int = 0
 
-
-EXPECTED_DEPTHS = (10, 24, 48)
-"""Block counts at which `expected_decades` are given."""
+    @property
+    def expected_decades(self) -> Mapping[str, Decades]:
+        """Expected D at initialisation by init scheme, at `EXPECTED_DEPTHS` blocks; empty where it is not known."""
+        return EXPECTED_DECADES.get(self.name, {})

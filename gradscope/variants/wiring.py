@@ -121,7 +121,7 @@ class Wiring:
         dropout: Probability at the end of each branch.
         streams: Streams of the hyper-connection arrangements.
         gate_bias: Initial bias of the highway gates; negative carries the skip.
-        skipinit: Where the learnt scalar of branch_scale "rezero" starts.
+        branch_start: Where the learnt scalar of branch_scale "rezero" starts.
         eps: The norms' epsilon.
         batch: Sequences per batch of the task.
     """
@@ -159,7 +159,7 @@ class Wiring:
     dropout: float = 0.0
     streams: int = 4
     gate_bias: float = -3.0
-    skipinit: float = 0.0
+    branch_start: float = 0.0
     eps: float = 1e-5
     batch: int = 32
 
@@ -168,7 +168,7 @@ class Wiring:
         """Whether a norm stands between the last block and the head: every pre-type wiring must end with one."""
         if self.final_norm is not None:
             return self.final_norm
-        return self.arrangement in _NORMED_AT_THE_END or (
+        return self.arrangement in _NORM_AT_THE_END or (
             self.arrangement in _ADDING and self.placement in ("pre", "sandwich", "output", "mix")
         )
 
@@ -188,4 +188,4 @@ class Wiring:
 
 MIX_LN_POST_SHARE = 0.25
 _ADDING = ("sequential", "parallel")
-_NORMED_AT_THE_END = ("hyper", "manifold-hyper")
+_NORM_AT_THE_END = ("dual", "hyper", "manifold-hyper")

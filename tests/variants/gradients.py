@@ -28,7 +28,8 @@ def end_gradients(subject: Subject) -> tuple[torch.Tensor, torch.Tensor]:
     """The loss's gradients at the stream's start and end; leaves parameter gradients behind."""
     kept: list[torch.Tensor] = []
 
-    def keep(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+    def keep(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) else output
         output.retain_grad()
         kept.append(output)
 
