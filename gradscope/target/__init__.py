@@ -1,0 +1,25 @@
+"""TARGET string to Subject. Nothing is imported until it is asked for, so that ``gradscope --help`` loads no torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradscope.target.listing import list_targets
+    from gradscope.target.load import load
+    from gradscope.target.subject import Batch, Origin, Subject
+
+__all__ = ["Batch", "Origin", "Subject", "list_targets", "load"]
+
+_HOME = {"load": "load", "list_targets": "listing", "Batch": "subject", "Origin": "subject", "Subject": "subject"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the one file that holds a public name."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value  # `load` is also the name of the file: the function must win
+    return value

@@ -1,0 +1,101 @@
+"""What one input of a model might be, and how a guess becomes a tensor.
+
+Shape legend: a dimension of 0 stands for the batch size, which is settled last.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+BATCH = 0
+"""Stands for the batch size in a guessed shape."""
+SEED = 20
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One input.
+
+    Attributes:
+        kind: float, ids (integers below `high`), unit (floats in 0..1), mask (ones), bools (False), trues, causal
+            (lower triangle), constant (the Python value `value`), list (of tensors), dict or tuple (of `parts`).
+        shape: Its dimensions; 0 is the batch size.
+        high: One more than the largest id.
+        value: Of a constant.
+        parts: Named parts of a dict, or numbered ones of a tuple.
+    """
+
+    kind: str
+    shape: tuple[int, ...] = ()
+    high: int = 2
+    value: Any = None
+    parts: tuple[tuple[str, Guess], ...] = ()
+
+    def describe(self, batch_size: int) -> str:
+        """Say in words what it is."""
+        if self.kind == "constant":
+            return repr(self.value)
+        if self.kind in ("dict", "tuple"):
+            return "(" + ", ".join(f"{name}: {part.describe(batch_size)}" for name, part in self.parts) + ")"
+        size = "x".join(str(dim or batch_size) for dim in self.shape) or "scalar"
+        words = {
+            "float": f"{size} normal numbers",
+            "ids": f"{size} integers below {self.high}",
+            "unit": f"{size} numbers in 0..1",
+            "mask": f"{size} ones",
+            "bools": f"{size} False",
+            "trues": f"{size} True",
+            "causal": f"{size} causal mask",
+            "list": f"list of {size} normal numbers",
+        }
+        return words[self.kind]
+
+
+Candidate = tuple[tuple[str, Guess], ...]
+"""A guess for every input, by name."""
+
+
+def realise(candidate: Candidate, batch_size: int) -> dict[str, Any]:
+    """Return the inputs of a candidate; the global generator does not notice."""
+    return {name: make(guess, batch_size, name) for name, guess in candidate}
+
+
+def make(guess: Guess, batch_size: int, name: str) -> Any:
+    """Return one input, the same for the same guess and name."""
+    generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
+    shape = tuple(dim or batch_size for dim in guess.shape)
+    match guess.kind:
+        case "float":
+            return torch.randn(shape, generator=generator)
+        case "unit":
+            return torch.rand(shape, generator=generator)
+        case "ids":
+            return torch.randint(max(guess.high, 1), shape, generator=generator)
+        case "mask":
+            return torch.ones(shape, dtype=torch.int64)
+        case "bools":
+            return torch.zeros(shape, dtype=torch.bool)
+        case "trues":
+            return torch.ones(shape, dtype=torch.bool)
+        case "causal":
+            return torch.ones(shape).tril()
+        case "list":
+            return [torch.randn(shape[1:], generator=generator) for _ in range(shape[0])]
+        case "dict":
+            return {key: make(part, batch_size, key) for key, part in guess.parts}
+        case "tuple":
+            return tuple(make(part, batch_size, f"{name}.{key}") for key, part in guess.parts)
+        case _:
+            return guess.value
+
+
+def as_batch(inputs: Mapping[str, Any], positional: tuple[str, ...]) -> Any:
+    """Return the inputs as a batch: by position as far as possible, because names may be positional only."""
+    if all(name in positional for name in inputs) and list(inputs) == list(positional[: len(inputs)]):
+        return tuple(inputs.values())
+    return dict(inputs)

@@ -1,0 +1,258 @@
+"""The bounded search for inputs: best guess first, learning from what each failure says."""
+
+from __future__ import annotations
+
+import heapq
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.errors import InputsError
+from gradscope.target.blame import message_of
+from gradscope.target.infer.guess import BATCH, Candidate, Guess, as_batch, realise
+from gradscope.target.infer.hints import read_hints
+from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
+from gradscope.target.infer.lessons import lessons
+from gradscope.target.infer.reading import first_layers, keys_of, parameters_of_forward, unpacked_into
+from gradscope.target.infer.roles import Hints, annotated, usual
+from gradscope.target.infer.trial import Outcome, attempt
+from gradscope.target.inputs.arrange import unwrapped
+from gradscope.target.losses.leaves import named_tensors
+from gradscope.target.subject import Origin
+
+MOST_TRIALS = 120
+"""Forwards that are tried at most; nearly all models that are found at all are found within twenty."""
+MOST_SECONDS = 45.0
+"""Time after which the search gives up."""
+TRIAL_BATCH = 4
+"""Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
+BATCH_SIZES = (8, TRIAL_BATCH, 2, 1)
+SHOWN_FAILURES = 3
+MOST_AFTER_NON_FINITE = 12
+"""Candidates tried after one that gave NaN, as a mask the wrong way round does, before the model is to blame."""
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Inputs that work.
+
+    Attributes:
+        batch: The batch.
+        origin: What it is, in words.
+        outcome: The forward on it.
+    """
+
+    batch: Any
+    origin: Origin
+    outcome: Outcome
+
+
+@dataclass(order=True)
+class _Entry:
+    priority: float
+    number: int
+    candidate: Candidate = field(compare=False)
+
+
+def infer_inputs(model: nn.Module, fresh: Callable[[], nn.Module | None], label: str) -> Inferred:
+    """Find inputs that go through a model.
+
+    Args:
+        model: A scratch copy.
+        fresh: Gives another one, for a model that a failed trial may have changed.
+        label: The model in words.
+
+    Raises:
+        InputsError: If none are found, with what was tried and what it said.
+    """
+    search = _Search(model, label)
+    second_best: tuple[Candidate, Outcome] | None = None
+    left = MOST_AFTER_NON_FINITE
+    for candidate in search.candidates():
+        outcome, _ = search.run(candidate, TRIAL_BATCH)
+        if outcome.worked and outcome.output is not None:
+            if _is_finite(outcome.output):
+                return _settled(search, candidate, outcome, fresh)
+            second_best = second_best or (candidate, outcome)
+        left -= second_best is not None
+        if not left:
+            break
+    if second_best is None:
+        raise search.failure()
+    return _settled(search, *second_best, fresh)
+
+
+class _Search:
+    """The queue of candidates and what became of those tried."""
+
+    def __init__(self, model: nn.Module, label: str) -> None:
+        self.model, self.label = model, label
+        self.hints = read_hints(unwrapped(model))
+        self.positional = tuple(
+            p.name
+            for p in parameters_of_forward(unwrapped(model))
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        )
+        self.failures: list[tuple[Candidate, str]] = []
+        self._queue: list[_Entry] = []
+        self._seen: set[Candidate] = set()
+        self._count = itertools.count()
+        self._seconds = 0.0
+        for penalty, candidate in first_candidates(unwrapped(model), self.hints):
+            self.push(penalty, candidate)
+
+    def push(self, priority: float, candidate: Candidate) -> None:
+        """Queue a candidate that was not queued before."""
+        if candidate not in self._seen and all(_is_sane(guess) for _, guess in candidate):
+            self._seen.add(candidate)
+            heapq.heappush(self._queue, _Entry(priority, next(self._count), candidate))
+
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield the most promising candidate, again and again, within the bounds."""
+        while self._queue and len(self.failures) < MOST_TRIALS and self._seconds < MOST_SECONDS:
+            yield heapq.heappop(self._queue).candidate
+
+    def run(self, candidate: Candidate, batch_size: int) -> tuple[Outcome, Any]:
+        """Try a candidate, and learn from its failure."""
+        inputs = realise(candidate, batch_size)
+        batch = as_batch(inputs, self.positional)
+        outcome = attempt(self.model, batch)
+        self._seconds += outcome.seconds
+        if outcome.error is not None:
+            self.failures.append((candidate, message_of(outcome.error)))
+            progress = len(outcome.entered)
+            for penalty, learnt in lessons(outcome, candidate, self.hints, inputs):
+                self.push(penalty - min(progress, 50) * 0.1, learnt)
+        return outcome, batch
+
+    def failure(self) -> InputsError:
+        """Say what was tried."""
+        names = ", ".join(name for name, _ in self.failures[0][0]) if self.failures else "anything"
+        tried = [
+            f"{_described(c, TRIAL_BATCH)}: {message}"
+            for c, message in self.failures[:1] + self.failures[-SHOWN_FAILURES + 1 :]
+        ]
+        return InputsError(
+            f"No inputs were found that {self.label} takes ({names}); {len(self.failures)} were tried.",
+            rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
+            hint="Write them out: --input 8x128:int64:0..50257, or give --inputs file.py:function",
+        )
+
+
+def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Candidate]]:
+    """Yield the candidates that need no trial to be thought of: the best of each input, then others one at a time."""
+    names = _inputs_to_fill(model)
+    options = {
+        name: list(dict.fromkeys(_options(model, name, annotation, hints, i == 0)))
+        for i, (name, annotation) in enumerate(names)
+    }
+    if not options:
+        yield 0.0, ()
+        return
+    best = {name: guesses[0] for name, guesses in options.items()}
+    yield 0.0, tuple(best.items())
+    for name, guesses in options.items():
+        for rank, guess in enumerate(guesses[1:], 1):
+            yield float(rank), tuple({**best, name: guess}.items())
+
+
+def _inputs_to_fill(model: nn.Module) -> list[tuple[str, str]]:
+    """The inputs that must be given, by name and annotation; of a forward where all are optional, the first."""
+    parameters = parameters_of_forward(model)
+    plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    needed = [p for p in plain if p.default is p.empty] or plain[:1]
+    if not needed and any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return [("x", "")]
+    return [(p.name, "" if p.annotation is p.empty else inspect.formatannotation(p.annotation)) for p in needed]
+
+
+def _options(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
+    """What one input may be, best first."""
+    if keys := keys_of(model, name):
+        yield Guess("dict", parts=tuple((key, next(_simple(model, key, "", hints, False))) for key in keys))
+    if parts := unpacked_into(model, name):
+        yield Guess(
+            "tuple", parts=tuple((part, next(_simple(model, part, "", hints, i == 0))) for i, part in enumerate(parts))
+        )
+    yield from _simple(model, name, annotation, hints, is_first)
+
+
+def _simple(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
+    consumers = list(itertools.islice(first_layers(model, name), 4))
+    if any(isinstance(m, nn.Embedding) for m in consumers[:1]):
+        yield from (_shortened(g, hints) for g in wanted_by(consumers[0]))
+    yield from annotated(name, annotation)
+    yield from (_shortened(g, hints) for m in consumers for g in itertools.islice(wanted_by(m), 3))
+    yield from usual(name, hints)
+    if is_first:
+        first = next(
+            (m for m in model.modules() if next(m.children(), None) is None and any(True for _ in wanted_by(m))), None
+        )
+        yield from (_shortened(g, hints) for g in (itertools.islice(wanted_by(first), 3) if first is not None else ()))
+    yield from _anything(hints)
+
+
+def _shortened(guess: Guess, hints: Hints) -> Guess:
+    """Keep sequences within what the model says it takes, and pictures at the side it says."""
+    shape = guess.shape
+    if len(shape) > 1 and shape[1] == TOKENS and hints.tokens < TOKENS:
+        return Guess(guess.kind, (shape[0], hints.tokens, *shape[2:]), guess.high)
+    if len(shape) == 4 and hints.side:  # noqa: PLR2004  # B x C x H x W
+        return pictures(2, shape[1], hints.side)
+    return guess
+
+
+def _anything(hints: Hints) -> Iterator[Guess]:
+    """Kinds of input to try when nothing else is known."""
+    width = hints.width or 64
+    if hints.vocab and not hints.channels:
+        yield Guess("ids", (BATCH, hints.tokens), high=hints.vocab)
+    if hints.channels:
+        yield pictures(2, hints.channels, hints.side or 32)
+    yield Guess("float", (BATCH, width))
+    yield Guess("float", (BATCH, hints.tokens, width))
+    yield Guess("unit", (BATCH,))
+    yield Guess("ids", (BATCH,), high=max(hints.classes, 2))
+
+
+def _settled(
+    search: _Search, candidate: Candidate, outcome: Outcome, fresh: Callable[[], nn.Module | None]
+) -> Inferred:
+    """Settle the batch size: the largest usual one that goes through as well."""
+    for size in BATCH_SIZES:
+        if size == TRIAL_BATCH:
+            break
+        search.model = fresh() or search.model
+        larger, batch = search.run(candidate, size)
+        if larger.worked:
+            return Inferred(batch, _origin(candidate, size), larger)
+    return Inferred(
+        as_batch(realise(candidate, TRIAL_BATCH), search.positional), _origin(candidate, TRIAL_BATCH), outcome
+    )
+
+
+def _origin(candidate: Candidate, batch_size: int) -> Origin:
+    return Origin(
+        f"made up from the model: {_described(candidate, batch_size)}; --input or --inputs gives yours", synthetic=True
+    )
+
+
+def _described(candidate: Candidate, batch_size: int) -> str:
+    return ", ".join(f"{name} = {guess.describe(batch_size)}" for name, guess in candidate) or "no inputs"
+
+
+def _is_finite(output: Any) -> bool:
+    return all(bool(torch.isfinite(tensor).all()) for _, tensor in named_tensors(output) if tensor.is_floating_point())
+
+
+def _is_sane(guess: Guess) -> bool:
+    """Whether a guess is of a size that a trial may have."""
+    most = 2**26  # numbers in one input of a trial: 256 MB
+    return torch.Size(dim or TRIAL_BATCH for dim in guess.shape).numel() <= most and all(
+        dim >= 0 for dim in guess.shape
+    )

@@ -1,0 +1,109 @@
+"""Try one batch on a scratch copy: what came out, or what went wrong and in which module."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.target.sandbox import surroundings
+from gradscope.target.seeding import sheltered
+from gradscope.target.subject import Batch, call_model
+
+Forward = Callable[[nn.Module, Batch], Any]
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A module that was called.
+
+    Attributes:
+        name: Its qualified name.
+        module: The module (of the scratch copy).
+        inputs: The tensors among its arguments.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: tuple[torch.Tensor, ...]
+
+
+@dataclass
+class Outcome:
+    """What one trial showed.
+
+    Attributes:
+        output: What the model returned; None where it failed.
+        error: What it raised.
+        model: The copy that was run, whose parameters the output's graph leads to.
+        entered: The calls of modules that have no children, in order; the failing one is `failed_in`.
+        failed_in: The innermost module that was entered and not left.
+        seconds: Time of the forward.
+    """
+
+    output: Any = None
+    error: BaseException | None = None
+    model: nn.Module | None = None
+    entered: list[Entered] = field(default_factory=list)
+    failed_in: Entered | None = None
+    seconds: float = 0.0
+
+    @property
+    def worked(self) -> bool:
+        """Whether the forward went through."""
+        return self.error is None
+
+
+def attempt(model: nn.Module, batch: Batch, forward: Forward | None = None) -> Outcome:
+    """Run one forward with gradients, drawing random numbers from a sheltered generator."""
+    outcome = Outcome(model=model)
+    open_calls: list[Entered] = []
+    started = time.perf_counter()
+    with (
+        sheltered(),
+        surroundings(None),
+        warnings.catch_warnings(),
+        torch.enable_grad(),
+        _watching(model, outcome, open_calls),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            outcome.output = (forward or call_model)(model, batch)
+        except (Exception, SystemExit) as error:  # whatever the user's forward raises is what we learn from
+            outcome.error = error
+            outcome.failed_in = open_calls[-1] if open_calls else None
+    outcome.seconds = time.perf_counter() - started
+    return outcome
+
+
+@contextlib.contextmanager
+def _watching(model: nn.Module, outcome: Outcome, open_calls: list[Entered]) -> Iterator[None]:
+    handles: list[Any] = []
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            continue
+        is_leaf = next(module.children(), None) is None
+
+        def before(module: nn.Module, args: Any, kwargs: Any, name: str = name, is_leaf: bool = is_leaf) -> None:
+            tensors = tuple(v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor))
+            open_calls.append(Entered(name, module, tensors))
+            if is_leaf:
+                outcome.entered.append(open_calls[-1])
+
+        def after(module: nn.Module, args: Any, output: Any) -> None:
+            while open_calls and open_calls.pop().module is not module:
+                pass
+
+        handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(module.register_forward_hook(after))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

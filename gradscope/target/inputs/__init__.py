@@ -1,0 +1,1 @@
+"""Where batches come from: given, returned, named in the file, known to the library, written out, or inferred."""

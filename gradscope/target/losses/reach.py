@@ -1,0 +1,62 @@
+"""Which outputs a loss must hold on to so that every parameter that takes part gets a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+PREFERRED = (
+    "logits",
+    "prediction",
+    "predictions",
+    "pred",
+    "out",
+    "output",
+    "last_hidden_state",
+    "sample",
+    "reconstruction",
+)
+
+
+def covering(outputs: dict[str, torch.Tensor], model: nn.Module) -> list[str]:
+    """Return the paths of few outputs that together reach all the parameters that any output reaches.
+
+    One output that reaches everything is taken alone: adding hidden states would be deep supervision, which hides
+    vanishing gradients. A second head that the first output does not reach is added.
+    """
+    parameters = {id(p) for p in model.parameters() if p.requires_grad}
+    reached = {path: _parameters_behind(tensor, parameters) for path, tensor in outputs.items()}
+    order = sorted(outputs, key=lambda path: (-len(reached[path]), _rank(path), list(outputs).index(path)))
+    chosen: list[str] = []
+    covered: set[int] = set()
+    for path in order:
+        if not chosen or reached[path] - covered:
+            chosen.append(path)
+            covered |= reached[path]
+    return chosen
+
+
+def _rank(path: str) -> int:
+    last = path.rsplit(".", 1)[-1]
+    return PREFERRED.index(last) if last in PREFERRED else len(PREFERRED)
+
+
+def _parameters_behind(tensor: torch.Tensor, parameters: set[int]) -> set[int]:
+    """Walk the autograd graph behind a tensor to the parameters at its leaves."""
+    if tensor.grad_fn is None:
+        return {id(tensor)} & parameters
+    found: set[int] = set()
+    seen: set[Any] = {tensor.grad_fn}
+    stack: list[Any] = [tensor.grad_fn]
+    while stack:
+        node = stack.pop()
+        variable = getattr(node, "variable", None)
+        if variable is not None and id(variable) in parameters:
+            found.add(id(variable))
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                stack.append(following)
+    return found

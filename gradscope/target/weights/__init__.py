@@ -1,0 +1,1 @@
+"""--weights: reading checkpoints without running code, and fitting them to the model."""
