@@ -9,6 +9,7 @@ in float32 or wider, after dividing by the loss scale where one was used, and be
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import math
 import os
@@ -171,6 +172,18 @@ class Recording:
 
         return {name: pd.DataFrame(columns) for name, columns in self.tables.items()}
 
+    def figure(self, view: str = "profile") -> Any:
+        """Return one view of the recording as a plotly figure: profile, ratio, heatmap, magnitudes, updates, ...
+
+        Raises:
+            ConfigError: There is no such view, or no data for it.
+        """
+        return _notebook().figure(self, view)
+
+    def _repr_html_(self) -> str:
+        """Show the recording in a notebook: verdict, findings and depth profile, without scripts."""
+        return str(_notebook().repr_html(self))
+
     def to_object(self) -> dict[str, Any]:
         """Return the recording as one JSON-ready object; non-finite numbers become "nan", "inf", "-inf"."""
         return {
@@ -235,6 +248,11 @@ class Recording:
             return cls(provenance, tables)
         except (KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{name} is damaged: {type(error).__name__} at {error}.") from None
+
+
+def _notebook() -> Any:
+    """Return what shows a recording in a notebook; by name, as a record knows nothing of the views built on it."""
+    return importlib.import_module("gradscope.report.html.notebook")
 
 
 def write_atomically(path: Path, data: bytes) -> None:

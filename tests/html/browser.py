@@ -15,8 +15,16 @@ from pathlib import Path
 from typing import Any
 
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--hide-scrollbars",
 ]
 START_TIMEOUT_S = 20.0
 
@@ -35,15 +43,22 @@ class Browser:
         port = _free_port()
         self.driver = subprocess.Popen(
             [shutil.which("chromedriver") or "chromedriver", f"--port={port}", "--log-level=OFF"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         self.url = f"http://127.0.0.1:{port}"
         self._wait()
         options = {
-            "binary": shutil.which("chromium"), "args": [*FLAGS, f"--user-data-dir={self.profile}"],
+            "binary": shutil.which("chromium"),
+            "args": [*FLAGS, f"--user-data-dir={self.profile}"],
             "perfLoggingPrefs": {"enableNetwork": True, "enablePage": False},
         }
-        wanted = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}}
+        wanted = {
+            "alwaysMatch": {
+                "goog:chromeOptions": options,
+                "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+            }
+        }
         self.session = f"/session/{self._send('POST', '/session', {'capabilities': wanted})['sessionId']}"
 
     def close(self) -> None:
@@ -97,7 +112,9 @@ class Browser:
 
     def size(self, width: int, height: int, *, mobile: bool = False, scale: float = 1) -> None:
         """Set the size of the page in CSS pixels."""
-        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile)
+        self.cdp(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile
+        )
 
     def scheme(self, name: str, media: str = "") -> None:
         """Prefer "light" or "dark"; `media` may be "print"."""
@@ -109,8 +126,12 @@ class Browser:
 
     def keys(self, *keys: str) -> None:
         """Press keys, one after the other."""
-        actions = [action for key in keys for action in ({"type": "keyDown", "value": key}, {"type": "keyUp", "value": key})]
-        self._send("POST", f"{self.session}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+        actions = [
+            action for key in keys for action in ({"type": "keyDown", "value": key}, {"type": "keyUp", "value": key})
+        ]
+        self._send(
+            "POST", f"{self.session}/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}
+        )
 
     def screenshot(self, path: Path, *, full: bool = False) -> None:
         """Save what is seen, or the full page."""

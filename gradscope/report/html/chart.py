@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Number = float | None
+DOTS_UP_TO = 60
+"""Points on a line that are still marked one by one; dots of more would merge."""
+
 Role = Literal["main", "law", "bad", "good", "faint", "skip", "branch", "other", "third"]
 
 
@@ -47,6 +50,7 @@ class Series:
         band_name: What the band is, in the legend.
         dash: Whether the line is dashed (an expectation, not a measurement).
         dots: Whether each point is marked.
+        joined: Whether a line joins the points.
         area: Whether the surface down to the series before it is filled (stacked shares).
     """
 
@@ -59,6 +63,7 @@ class Series:
     band_name: str = ""
     dash: bool = False
     dots: bool = False
+    joined: bool = True
     area: bool = False
 
 
@@ -75,13 +80,14 @@ class Bars:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place to look at: a ring with a label and, where there is one, a link to the finding."""
+    """A place to look at: a ring with a label (over it or `below`) and, where there is one, a link to the finding."""
 
     x: float
     y: float
     label: str
     role: Role = "bad"
     href: str = ""
+    below: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Put a page together: one frame for every kind of document, one compressed payload, one policy that lets nothing out."""
+"""Put a page together: one frame for all documents, one compressed payload, one policy that lets nothing out."""
 
 from __future__ import annotations
 
@@ -41,17 +41,30 @@ def render(
     figures = [part.figure for panel in panels for part in panel.parts if isinstance(part, Picture) and part.figure]
     page = {
         "charts": {figure.id: spec(figure) for figure in figures},
-        "scale": [[place / (len(DIVERGING) - 1), f"rgb{shade}".replace(" ", "")] for place, shade in enumerate(DIVERGING)],
+        "scale": [
+            [place / (len(DIVERGING) - 1), f"rgb{shade}".replace(" ", "")] for place, shade in enumerate(DIVERGING)
+        ],
         "config": CONFIG,
         "table": table,
     }
     theme, script = asset("theme.js"), asset("report.js")
     bundle, bundle_hash = plotly_bundle() if figures else ("", "")
     hashes = " ".join(filter(None, (script_hash(theme), script_hash(script), bundle_hash)))
-    text = environment().get_template(template).render(
-        **context, panels=panels, policy=POLICY.format(scripts=hashes), style=Markup(asset("report.css")),
-        theme=Markup(theme), script=Markup(script), page=packed(json.dumps(page, allow_nan=False, separators=(",", ":"))),
-        bundle=bundle, recording=recording, glossary=GLOSSARY,
+    text = (
+        environment()
+        .get_template(template)
+        .render(
+            **context,
+            panels=panels,
+            policy=POLICY.format(scripts=hashes),
+            style=Markup(asset("report.css")),
+            theme=Markup(theme),
+            script=Markup(script),
+            page=packed(json.dumps(page, allow_nan=False, separators=(",", ":"))),
+            bundle=bundle,
+            recording=recording,
+            glossary=GLOSSARY,
+        )
     )
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -66,10 +79,18 @@ def asset(name: str) -> str:
 def environment() -> Environment:
     """Make the template environment: everything escaped, every undefined name an error."""
     made = Environment(
-        loader=PackageLoader("gradscope.report.html"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("gradscope.report.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.filters |= {
-        "number": wording.number, "shorten": shorten, "prose": prose, "sparkline": sparkline, "name": shown_name,
+        "number": wording.number,
+        "shorten": shorten,
+        "prose": prose,
+        "sparkline": sparkline,
+        "name": shown_name,
     }
     made.globals |= {"term": term, "count": wording.count}
     return made
@@ -90,7 +111,7 @@ def glossary_anchor(word: str) -> str:
     return "word-" + word.lower().replace(" ", "-")
 
 
-def prose(text: str, limit: int = 1200) -> Markup:
+def prose(text: str, limit: int = 800) -> Markup:
     """Escape a text and set what stands between backticks as code."""
     parts = shorten(text, limit).split("`")
     if len(parts) % 2 == 0:

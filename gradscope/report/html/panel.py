@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from gradscope.report.html import raster, svg
-from gradscope.report.html.chart import Figure, Heatmap
+from gradscope.report.html.chart import Chart, Figure, Heatmap
 
 Cell = str | float | int | None
 
@@ -50,6 +50,11 @@ class Picture:
     height: int
     figure: Figure | None = None
     table: Table | None = None
+
+    @property
+    def legend(self) -> Markup:
+        """What its colours mean."""
+        return svg.legend(self.figure) if isinstance(self.figure, Chart) else Markup("")
 
     @property
     def id(self) -> str:

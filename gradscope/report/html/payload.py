@@ -83,7 +83,8 @@ def read_back(path: str | os.PathLike[str]) -> Recording:
     found = _EMBEDDED.findall(text)
     if not found:
         raise RecordError(
-            f"{path} holds no recording.", rule="Only reports of one model that gradscope wrote can be read back.",
+            f"{path} holds no recording.",
+            rule="Only reports of one model that gradscope wrote can be read back.",
             hint="gradscope inspect TARGET -o run.json",
         )
     try:

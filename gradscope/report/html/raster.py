@@ -16,7 +16,15 @@ from gradscope.report.html.sharing import shorten
 WIDTH = 900
 LEFT, RIGHT, TOP, BOTTOM = 150, 96, 16, 52
 
-DIVERGING = ((5, 48, 97), (67, 147, 195), (209, 229, 240), (244, 244, 240), (253, 219, 150), (224, 130, 20), (127, 59, 8))
+DIVERGING = (
+    (5, 48, 97),
+    (67, 147, 195),
+    (209, 229, 240),
+    (244, 244, 240),
+    (253, 219, 150),
+    (224, 130, 20),
+    (127, 59, 8),
+)
 """Blue (smaller) over near-white (the same) to brown (larger): ColorBrewer's PuOr and RdBu ends, which colour-blind
 readers tell apart; lightness falls to both ends, so it also survives a black-and-white printer."""
 UNKNOWN = (150, 150, 150)
@@ -38,25 +46,32 @@ def draw(heatmap: Heatmap) -> Markup:
     right, bottom = WIDTH - RIGHT, heatmap.height - BOTTOM
     rows, columns = len(heatmap.cells), len(heatmap.cells[0])
     image = base64.b64encode(png([list(row) for row in reversed(heatmap.cells)], heatmap.limit)).decode()
-    parts = [Markup('<image x="{}" y="{}" width="{}" height="{}" preserveAspectRatio="none" class="cells" '
-                    'href="data:image/png;base64,{}"/>').format(LEFT, TOP, right - LEFT, bottom - TOP, image)]
-    for place in _places(rows):
+    parts = [
+        Markup(
+            '<image x="{}" y="{}" width="{}" height="{}" preserveAspectRatio="none" class="cells" '
+            'href="data:image/png;base64,{}"/>'
+        ).format(LEFT, TOP, right - LEFT, bottom - TOP, image)
+    ]
+    for place in places(rows):
         y = bottom - (place + 0.5) / rows * (bottom - TOP)
         parts.append(_text(LEFT - 8, y + 4, shorten(heatmap.y.names[place], 20), "tick", "end"))
-    for place in _places(columns):
+    for place in places(columns):
         x = LEFT + (place + 0.5) / columns * (right - LEFT)
         parts.append(_text(x, bottom + 19, shorten(heatmap.x.names[place], 16), "tick", "middle"))
     parts.append(_text((LEFT + right) / 2, heatmap.height - 10, heatmap.x.title, "label", "middle"))
     parts.append(_scale(heatmap, right + 22, bottom))
-    return Markup(
-        '<svg class="drawing" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    ).format(WIDTH, heatmap.height, f"{heatmap.title}. {heatmap.summary}", Markup("").join(parts))
+    return Markup('<svg class="drawing" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        WIDTH, heatmap.height, f"{heatmap.title}. {heatmap.summary}", Markup("").join(parts)
+    )
 
 
 def _scale(heatmap: Heatmap, x: float, bottom: float) -> Markup:
     strip = base64.b64encode(png([[heatmap.limit * (1 - row / 32)] for row in range(65)], heatmap.limit)).decode()
-    parts = [Markup('<image x="{}" y="{}" width="12" height="{}" preserveAspectRatio="none" href="data:image/png;base64,{}"/>')
-             .format(x, TOP, bottom - TOP, strip)]
+    parts = [
+        Markup(
+            '<image x="{}" y="{}" width="12" height="{}" preserveAspectRatio="none" href="data:image/png;base64,{}"/>'
+        ).format(x, TOP, bottom - TOP, strip)
+    ]
     for value in ticks(-heatmap.limit, heatmap.limit, 6, whole=True):
         y = bottom - (value + heatmap.limit) / (2 * heatmap.limit) * (bottom - TOP)
         words = "1" if value == 0 else "10" + str(int(value)).translate(SUPERSCRIPTS)
@@ -68,9 +83,12 @@ def _text(x: float, y: float, words: str, kind: str, anchor: str) -> Markup:
     return Markup('<text x="{:.0f}" y="{:.0f}" class="{}" text-anchor="{}">{}</text>').format(x, y, kind, anchor, words)
 
 
-def _places(count: int) -> list[int]:
+def places(count: int) -> list[int]:
+    """Choose which of many rows or columns are named: both ends and a few round ones between them."""
     last = count - 1
-    return sorted({0, last, *(int(value) for value in ticks(0, last, 6, whole=True) if last * 0.1 < value < last * 0.9)})
+    return sorted(
+        {0, last, *(int(value) for value in ticks(0, last, 4, whole=True) if last * 0.15 < value < last * 0.85)}
+    )
 
 
 def png(cells: list[list[Number]], limit: float) -> bytes:

@@ -79,8 +79,12 @@ def html(recording: Recording, diagnosis: Diagnosis, *, title: str | None = None
     recording, diagnosis = shareable(recording), _shareable(diagnosis)
     facts = Facts(recording)
     panels = [
-        profile_panel(facts, diagnosis), flow_panel(facts, diagnosis), heatmap_panel(facts), signal_panel(facts),
-        precision_panel(facts), updates_panel(facts),
+        profile_panel(facts, diagnosis),
+        flow_panel(facts, diagnosis),
+        heatmap_panel(facts),
+        signal_panel(facts),
+        precision_panel(facts),
+        updates_panel(facts),
     ]
     modules = module_table(facts, [finding.module for finding in diagnosis.findings])
     findings = _shown_findings(facts, diagnosis, panels, modules.row_of)
@@ -107,9 +111,15 @@ def html(recording: Recording, diagnosis: Diagnosis, *, title: str | None = None
 def _shareable(diagnosis: Diagnosis) -> Diagnosis:
     findings = tuple(
         replace(
-            finding, module=shared(finding.module), message=shared(finding.message), advice=shared(finding.advice),
+            finding,
+            module=shared(finding.module),
+            message=shared(finding.message),
+            advice=shared(finding.advice),
             file=None if finding.file is None else shared(finding.file),
-            evidence={shared(key): shared(value) if isinstance(value, str) else value for key, value in finding.evidence.items()},
+            evidence={
+                shared(key): shared(value) if isinstance(value, str) else value
+                for key, value in finding.evidence.items()
+            },
         )
         for finding in diagnosis.findings
     )
@@ -126,12 +136,20 @@ def _shown_findings(
         words, style = SEVERITIES[finding.severity]
         panel = next((p for p in panels if p.id == PANEL_OF_FAMILY.get(finding.code[:3]) and not p.missing), None)
         station = station_of(finding.module, finding.call, stations)
-        shown.append(ShownFinding(
-            finding, place, words, style, rule_name(finding.code), row_of.get(finding.module) if finding.module else None,
-            place_in_words(finding, facts, station, len(stations)), panel,
-            [(key.replace("_", " "), evidence_value(value)) for key, value in finding.evidence.items()],
-            explanation(finding.code) if finding.code not in explained else [],
-        ))
+        shown.append(
+            ShownFinding(
+                finding,
+                place,
+                words,
+                style,
+                rule_name(finding.code),
+                row_of.get(finding.module) if finding.module else None,
+                place_in_words(finding, facts, station, len(stations)),
+                panel,
+                [(key.replace("_", " "), evidence_value(value)) for key, value in finding.evidence.items()],
+                explanation(finding.code) if finding.code not in explained else [],
+            )
+        )
         explained.add(finding.code)
     return shown
 
@@ -151,8 +169,15 @@ def provenance_rows(run: Provenance, steps: Sequence[int]) -> list[tuple[str, st
         ("Device and dtype", f"{run.device}, {run.dtype}, {run.mode} mode", False),
         ("Training", f"{run.num_steps} steps of {training}" if run.optimizer else training, False),
         ("Watched steps", watched, False),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in (
-            ("gradscope", run.gradscope), ("torch", run.torch), ("Python", run.python)) if version), False),
+        (
+            "Versions",
+            ", ".join(
+                f"{name} {version}"
+                for name, version in (("gradscope", run.gradscope), ("torch", run.torch), ("Python", run.python))
+                if version
+            ),
+            False,
+        ),
         ("Git commit", run.git_commit or "", False),
     ]
     return [row for row in rows if row[1]]

@@ -9,6 +9,9 @@ from gradscope.report.html.chart import Axis, Bars, Chart, Number
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+LONG_AXIS_DECADES = 2.5
+SHORT_AXIS_DECADES = 0.7
+"""From LONG on, powers of ten are ticks enough; below SHORT, 1-2-5 would leave one or none."""
 HEADROOM = 0.06
 """Free space above and below the data, as a share of its span, so that no line touches the frame."""
 
@@ -36,6 +39,21 @@ def ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[f
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(index * step, 12) for index in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Choose ticks (as log10) of a logarithmic axis: powers of ten, with 2 and 5 between them on a short one.
+
+    Example:
+        >>> [round(10**place, 1) for place in log_ticks(-0.5, 0.9)]
+        [0.5, 1.0, 2.0, 5.0]
+    """
+    if high - low >= LONG_AXIS_DECADES:
+        return ticks(low, high, 6, whole=True)
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    digits = (1, 2, 5) if high - low > SHORT_AXIS_DECADES else (1, 1.5, 2, 3, 4, 5, 6, 7, 8)
+    places = [power + math.log10(digit) for power in powers for digit in digits]
+    return [place for place in places if low <= place <= high]
 
 
 def tick_text(value: float, axis: Axis) -> str:

@@ -35,7 +35,10 @@ def shareable(recording: Recording) -> Recording:
     """Copy a recording with every string passed through `shared`."""
     provenance = {name: _walk(value) for name, value in vars(recording.provenance).items()}
     tables = {
-        name: {column: values if _numeric(values) else [_walk(value) for value in values] for column, values in table.items()}
+        name: {
+            column: values if _numeric(values) else [_walk(value) for value in values]
+            for column, values in table.items()
+        }
         for name, table in recording.tables.items()
     }
     return Recording(Provenance(**provenance), tables)
@@ -51,7 +54,7 @@ def shorten(text: str, limit: int = SHOWN_CHARACTERS) -> str:
     if len(text) <= limit:
         return text
     head = (limit - 1) // 2
-    return f"{text[:head]}…{text[len(text) - (limit - head - 1):]}"
+    return f"{text[:head]}…{text[len(text) - (limit - head - 1) :]}"
 
 
 def _numeric(values: list[Any]) -> bool:

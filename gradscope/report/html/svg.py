@@ -5,17 +5,18 @@ Colours are style-sheet classes, so one drawing serves light and dark; every tex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from gradscope.report.html.chart import Bars, Chart, Mark, Number, Series, Zone
-from gradscope.report.html.scale import ends, tick_text, ticks
+from gradscope.report.html.scale import ends, log_ticks, tick_text, ticks
 from gradscope.report.html.sharing import shorten
 
 WIDTH = 900
-LEFT, RIGHT, TOP, BOTTOM = 68, 24, 34, 52
+LEFT, RIGHT, TOP, BOTTOM = 68, 24, 16, 52
 MAX_POINTS = 400
 """More points than this on a line cannot be told apart at this width; the rest are thinned (extremes are kept)."""
 LABEL_CHARACTERS = 28
@@ -44,14 +45,14 @@ def draw(chart: Chart) -> Markup:
     """Draw a chart as one `<svg>` with its text alternative."""
     frame = Frame(chart)
     parts = [_zones(frame), _grid(frame)]
-    parts += [_bars(frame, layer) if isinstance(layer, Bars) else _series(frame, layer, _floor(chart, layer))
-              for layer in chart.layers]
+    parts += [
+        _bars(frame, layer) if isinstance(layer, Bars) else _series(frame, layer, _floor(chart, layer))
+        for layer in chart.layers
+    ]
     parts += [_mark(frame, mark) for mark in chart.marks]
-    parts.append(_legend(chart))
-    return Markup(
-        '<svg class="drawing" viewBox="0 0 {w} {h}" role="img" aria-label="{label}" preserveAspectRatio="xMidYMid meet">'
-        "{body}</svg>"
-    ).format(w=WIDTH, h=chart.height, label=f"{chart.title}. {chart.summary}", body=Markup("").join(parts))
+    return Markup('<svg class="drawing" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">{body}</svg>').format(
+        w=WIDTH, h=chart.height, label=f"{chart.title}. {chart.summary}", body=Markup("").join(parts)
+    )
 
 
 def _text(x: float, y: float, words: str, kind: str, anchor: str = "start", extra: str = "") -> Markup:
@@ -63,7 +64,7 @@ def _text(x: float, y: float, words: str, kind: str, anchor: str = "start", extr
 def _grid(frame: Frame) -> Markup:
     chart = frame.chart
     parts = []
-    for value in ticks(frame.y_low, frame.y_high, 6, whole=chart.y.log):
+    for value in y_ticks(chart, frame.y_low, frame.y_high):
         y = frame.y(value)
         parts.append(Markup('<path class="grid" d="M{} {}H{}"/>').format(LEFT, y, frame.right))
         parts.append(_text(LEFT - 8, y + 4, tick_text(value, chart.y), "tick", "end"))
@@ -77,6 +78,14 @@ def _grid(frame: Frame) -> Markup:
     turned = f' transform="rotate(-90 14 {middle:.0f})"'
     parts.append(_text(14, round(middle), chart.y.title, "label", "middle", turned))
     return Markup("").join(parts)
+
+
+def y_ticks(chart: Chart, low: float, high: float) -> list[float]:
+    """Choose the ticks of the y axis; below the foot of bars there is room for ranges, but nothing to count."""
+    if chart.y.log:
+        return log_ticks(low, high)
+    has_bars = any(isinstance(layer, Bars) for layer in chart.layers)
+    return [value for value in ticks(low, high, 6) if value >= 0 or not has_bars]
 
 
 def x_ticks(chart: Chart, low: float, high: float) -> list[tuple[float, str, str]]:
@@ -113,7 +122,11 @@ def _y_zone(frame: Frame, zone: Zone) -> Markup:
         )
     top, bottom = frame.y(zone.end), frame.y(zone.start)
     return Markup('<rect class="zone {}" x="{}" y="{}" width="{}" height="{}"/>{}').format(
-        zone.role, LEFT, top, frame.right - LEFT, round(bottom - top, 1),
+        zone.role,
+        LEFT,
+        top,
+        frame.right - LEFT,
+        round(bottom - top, 1),
         _text(LEFT + 6, top + 13, zone.label, "note"),
     )
 
@@ -143,15 +156,17 @@ def _series(frame: Frame, series: Series, below: Series | None) -> Markup:
         parts.append(_surface(frame, series.x, low, series.y, f"area {series.role}"))
     kind = f"line {series.role}{' dash' if series.dash else ''}{' edge' if series.area else ''}"
     points = thinned(series.x, series.y)
-    parts.append(Markup('<path class="{}" d="{}"/>').format(kind, Markup(_path(frame, points))))
+    if series.joined:
+        parts.append(Markup('<path class="{}" d="{}"/>').format(kind, Markup(_path(frame, points))))
     if series.dots:
-        dots = "".join(f"M{frame.x(x)} {frame.y(y)}h0" for x, y in points if y is not None)
+        dots = "".join(f"M{frame.x(x)} {frame.y(y)}h0" for x, y in points if y is not None and math.isfinite(y))
         parts.append(Markup('<path class="dots {}" d="{}"/>').format(series.role, Markup(dots)))
     return Markup("").join(parts)
 
 
 def _surface(frame: Frame, x: Sequence[float], low: Sequence[Number], high: Sequence[Number], kind: str) -> Markup:
-    kept = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if b is not None and c is not None]
+    places = zip(x, low, high, strict=True)
+    kept = [(a, b, c) for a, b, c in places if b is not None and c is not None and math.isfinite(b + c)]
     kept = kept[:: max(1, len(kept) // MAX_POINTS)]
     if not kept:
         return Markup("")
@@ -183,7 +198,7 @@ def _path(frame: Frame, points: Sequence[tuple[float, Number]]) -> str:
     parts = []
     before: tuple[float, Number] = (0.0, None)
     for previous, (x, y) in pairwise([before, *points]):
-        if y is not None:
+        if y is not None and math.isfinite(y):
             parts.append(f"{'M' if previous[1] is None else 'L'}{frame.x(x)} {frame.y(y)}")
     return "".join(parts)
 
@@ -191,29 +206,37 @@ def _path(frame: Frame, points: Sequence[tuple[float, Number]]) -> str:
 def _mark(frame: Frame, mark: Mark) -> Markup:
     x, y = frame.x(mark.x), frame.y(mark.y)
     left_half = x < (LEFT + frame.right) / 2
-    above = y > TOP + 40  # noqa: PLR2004 - room for the label over the ring
-    label = _text(x + (12 if left_half else -12), y + (-10 if above else 20), mark.label, f"mark-label {mark.role}",
-                  "start" if left_half else "end")
+    above = y > TOP + 24 and not mark.below
+    label = _text(
+        x + (12 if left_half else -12),
+        y + (-10 if above else 20),
+        mark.label,
+        f"mark-label {mark.role}",
+        "start" if left_half else "end",
+    )
     ring = Markup('<circle class="mark {}" cx="{}" cy="{}" r="7"/>').format(mark.role, x, y)
     if mark.href:
         return Markup('<a href="{}">{}{}</a>').format(mark.href, ring, label)
     return ring + label
 
 
-def _legend(chart: Chart) -> Markup:
-    """List what the colours mean, in one line above the frame."""
-    parts = []
-    x = LEFT
-    for layer in chart.layers:
-        entries = [(layer.name, f"line {layer.role}{' dash' if getattr(layer, 'dash', False) else ''}")]
-        if isinstance(layer, Bars) or layer.area:
-            entries = [(layer.name, f"swatch {layer.role}")]
-        elif layer.low and layer.band_name:
-            entries.append((layer.band_name, f"swatch pale {layer.role}"))
-        for words, kind in entries:
-            if not words:
-                continue
-            shape = f'<path class="{escape(kind)}" d="M{x} 14h22"/>'
-            parts += [Markup(shape), _text(x + 28, 18, shorten(words, LABEL_CHARACTERS + 12), "note")]
-            x += 28 + 7 * min(len(words), LABEL_CHARACTERS + 12) + 22
-    return Markup("").join(parts)
+def legend(chart: Chart) -> Markup:
+    """List what the colours mean, as HTML beside the drawing: it wraps on a phone and serves the live chart as well."""
+    items = [_key(kind, words) for layer in chart.layers for kind, words in _entries(layer) if words]
+    if len(items) < 2:  # noqa: PLR2004 - a single line is named by the axis
+        return Markup("")
+    return Markup('<ul class="legend">{}</ul>').format(Markup("").join(items))
+
+
+def _entries(layer: Series | Bars) -> list[tuple[str, str]]:
+    if isinstance(layer, Bars) or layer.area:
+        return [(f"swatch {layer.role}", layer.name)]
+    shape = f"line {layer.role}{' dash' if layer.dash else ''}" if layer.joined else f"dots {layer.role}"
+    line = (shape, layer.name)
+    return [line, (f"swatch pale {layer.role}", layer.band_name)] if layer.low else [line]
+
+
+def _key(kind: str, words: str) -> Markup:
+    shape = "M12 6h0" if kind.startswith("dots") else "M1 6h22"
+    key = Markup('<svg viewBox="0 0 24 12" aria-hidden="true"><path class="{}" d="{}"/></svg>').format(kind, shape)
+    return Markup("<li>{} <bdi>{}</bdi></li>").format(key, shorten(words, 60))

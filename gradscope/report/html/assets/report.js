@@ -46,6 +46,8 @@
     const text = Number.isInteger(value) || (size >= 1000 && size < 1e6) ? Math.round(value).toLocaleString("en") : Number(value.toPrecision(3)).toString();
     return (size >= 1e6 && !Number.isInteger(value)) || size < 1e-4 ? value.toExponential(2).replace("e+", "e") : text;
   };
+  const CUT = 56;
+  const cut = (text) => { const all = [...text]; return all.length > CUT ? `${all.slice(0, 27).join("")}…${all.slice(-28).join("")}` : text; };
   const spark = (points) => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     const known = points.filter((value) => value !== null);
@@ -78,7 +80,7 @@
       if (column.kind === "number") td.className = "number";
       const text = document.createElement("bdi");
       if (column.kind === "place") text.className = "place";
-      text.textContent = column.kind === "number" ? shown(value) : value.length > 96 ? `${value.slice(0, 47)}…${value.slice(-48)}` : value || "(whole model)";
+      text.textContent = column.kind === "number" ? shown(value) : cut(value) || (column.kind === "place" ? "(whole model)" : "");
       td.append(text);
       return td;
     };

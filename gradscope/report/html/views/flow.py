@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from gradscope.metrics.columns import log10_ratio
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.residual import Site, effective_path_length
-from gradscope.report.html.chart import Axis, Chart, Number, Role, Series, Zone
+from gradscope.report.html.chart import DOTS_UP_TO, Axis, Chart, Number, Role, Series, Zone
 from gradscope.report.html.panel import Column, Panel, Picture, Table, picture
 from gradscope.report.html.views import stream_diagram
 from gradscope.report.html.wording import count, number, percent
 from gradscope.rules.finding import Diagnosis
 
 TABLE_ROWS = 24
-DOTS_UP_TO = 60
 READING = (
     "The thick line is the residual stream. At each ⊕ a branch adds its result to it. On the way back the gradient "
     "splits there: line widths show which share of its energy takes the skip and which the branch. "
@@ -50,7 +49,9 @@ def lead(sites: Sequence[Site]) -> str:
         words.append(f"Of the gradient's energy {span} takes the branch, the rest the skip.")
     length = effective_path_length(sites)
     if length is not None:
-        words.append(f"On average it passes {number(length, 2)} of {count(len(sites), 'branch', 'branches')} on its way back.")
+        words.append(
+            f"On average it passes {number(length, 2)} of {count(len(sites), 'branch', 'branches')} on its way back."
+        )
     return " ".join(words)
 
 
@@ -63,8 +64,11 @@ def _diagram(sites: Sequence[Site], diagnosis: Diagnosis) -> Picture:
 
 def blamed(sites: Sequence[Site], diagnosis: Diagnosis) -> list[int]:
     """List the additions that a GS2 finding names, by site or by module."""
-    names = [finding.module for finding in diagnosis.findings
-             if finding.code.startswith("GS2") and finding.severity != "info" and finding.module]
+    names = [
+        finding.module
+        for finding in diagnosis.findings
+        if finding.code.startswith("GS2") and finding.severity != "info" and finding.module
+    ]
     return [place for place, site in enumerate(sites) if any(name in (site.name, site.module) for name in names)]
 
 
@@ -79,11 +83,14 @@ def ratio_chart(facts: Facts) -> Chart:
         layers.append(_line(f"backward, step {step}", sites, _log_backward, backward))
     counted = [site for site in facts.sites if site.counted]
     return Chart(
-        "chart-ratio", "Branch relative to skip, forward and backward",
-        "Size of what the branch adds, divided by the stream (forward), and of the gradient through the branch, divided by "
-        "that through the skip (backward). Above the line at 1 the branch is larger than the stream.",
+        "chart-ratio",
+        "Branch relative to skip, forward and backward",
+        "Size of what the branch adds, divided by the stream (forward), and of the gradient through the branch, "
+        "divided by that through the skip (backward). Above the line at 1 the branch is larger than the stream.",
         Axis("residual additions: input → loss", names=tuple(site.name for site in counted)),
-        Axis("branch ÷ skip", log=True), tuple(layers), zones=(Zone("y", 0.0, 0.0, "branch as large as skip"),),
+        Axis("branch ÷ skip", log=True),
+        tuple(layers),
+        zones=(Zone("y", 0.0, 0.0, "branch as large as skip"),),
     )
 
 
@@ -93,10 +100,15 @@ def share_chart(sites: Sequence[Site]) -> Chart:
     whole = [None if value is None else 1.0 for value in skip]
     x = range(len(sites))
     return Chart(
-        "chart-share", "Which way the gradient takes back", lead(sites),
+        "chart-share",
+        "Which way the gradient takes back",
+        lead(sites),
         Axis("residual additions: input → loss", names=tuple(site.name for site in sites)),
         Axis("share of gradient energy", low=0.0, high=1.0),
-        (Series("through the skip", x, skip, "skip", area=True), Series("through the branch", x, whole, "branch", area=True)),
+        (
+            Series("through the skip", x, skip, "skip", area=True),
+            Series("through the branch", x, whole, "branch", area=True),
+        ),
         height=260,
     )
 
@@ -105,11 +117,14 @@ def cosine_chart(sites: Sequence[Site]) -> Chart:
     """Draw the cosine between the gradients through skip and branch."""
     known = [site.cosine for site in sites if site.cosine is not None]
     return Chart(
-        "chart-cosine", "Do skip and branch pull the same way?",
+        "chart-cosine",
+        "Do skip and branch pull the same way?",
         f"Cosine between the two gradients at each addition, from {number(min(known), 2)} to {number(max(known), 2)}. "
         "0 is usual; near −1 the branch cancels the skip.",
         Axis("residual additions: input → loss", names=tuple(site.name for site in sites)),
-        Axis("cosine", low=-1.0, high=1.0), (_line("", sites, lambda site: site.cosine, "main"),), height=240,
+        Axis("cosine", low=-1.05, high=1.05),
+        (_line("", sites, lambda site: site.cosine, "main"),),
+        height=240,
         zones=(Zone("y", 0.0, 0.0, "unrelated"),),
     )
 
@@ -128,13 +143,26 @@ def _log_backward(site: Site) -> Number:
 
 def _table(sites: Sequence[Site]) -> Table:
     columns = (
-        Column("addition", "place"), Column("kind"), Column("norm"), Column("forward ratio", "number", "forward ratio"),
-        Column("backward ratio", "number", "backward ratio"), Column("cosine", "number", "cosine"),
-        Column("gradient through branch", "number"), Column("source"),
+        Column("addition", "place"),
+        Column("kind"),
+        Column("norm"),
+        Column("forward ratio", "number", "forward ratio"),
+        Column("backward ratio", "number", "backward ratio"),
+        Column("cosine", "number", "cosine"),
+        Column("gradient through branch", "number"),
+        Column("source"),
     )
     rows = [
-        (site.name, site.kind, site.placement, site.forward_ratio, site.backward_ratio, site.cosine,
-         percent(site.branch_energy_share), f"{site.file}:{site.line}" if site.file else "")
+        (
+            site.name,
+            site.kind,
+            site.placement,
+            site.forward_ratio,
+            site.backward_ratio,
+            site.cosine,
+            percent(site.branch_energy_share),
+            f"{site.file}:{site.line}" if site.file else "",
+        )
         for site in (sites if len(sites) <= TABLE_ROWS else [*sites[: TABLE_ROWS // 2], *sites[-TABLE_ROWS // 2 :]])
     ]
     caption = "Residual additions in order of execution"

@@ -21,9 +21,17 @@ SPARK_NUMBERS = 40_000
 MAX_SPARK_POINTS = 24
 
 COLUMNS = (
-    ("module", "place"), ("type", "text"), ("parameters", "number"), ("calls", "number"), ("output norm", "number"),
-    ("output gradient", "number"), ("parameter gradient", "number"), ("update ÷ weight", "number"), ("over steps", "spark"),
-    ("note", "text"), ("source", "text"),
+    ("module", "place"),
+    ("type", "text"),
+    ("parameters", "number"),
+    ("calls", "number"),
+    ("output norm", "number"),
+    ("output gradient", "number"),
+    ("parameter gradient", "number"),
+    ("update ÷ weight", "number"),
+    ("over steps", "spark"),
+    ("note", "text"),
+    ("source", "text"),
 )
 SPARK_COLUMN = [kind for _, kind in COLUMNS].index("spark")
 
@@ -80,8 +88,16 @@ def _row(facts: Facts, module: Module, parameters: list[Parameter], steps: Seque
     ]
     spark = [_log10(facts.call_gradients.get(step, {}).get(call)) for step in steps]
     source = f"{module.file}:{module.line}" if module.file else ""
-    return [module.name, module.type, module.num_parameters, len(calls), *(_shown(number) for number in numbers), spark,
-            note(facts, module, parameters, call), source]
+    return [
+        module.name,
+        module.type,
+        module.num_parameters,
+        len(calls),
+        *(_shown(number) for number in numbers),
+        spark,
+        note(facts, module, parameters, call),
+        source,
+    ]
 
 
 def note(facts: Facts, module: Module, parameters: list[Parameter], call: int | None) -> str:

@@ -23,16 +23,26 @@ def station_of(module: str, call: int, stations: Sequence[Station]) -> int | Non
         for index, station in enumerate(stations):
             if station.module == wanted[0] and wanted[1] in (None, station.call):
                 return index
-    holders = [i for i, station in enumerate(stations) for name in (station.block, station.module)
-               if name and module.startswith(name + ".")]
+    holders = [
+        i
+        for i, station in enumerate(stations)
+        for name in (station.block, station.module)
+        if name and module.startswith(name + ".")
+    ]
     if holders:
         return holders[-1]
-    inside = [i for i, station in enumerate(stations) for name in (station.block, station.module)
-              if name and name.startswith(module + ".")]
+    inside = [
+        i
+        for i, station in enumerate(stations)
+        for name in (station.block, station.module)
+        if name and name.startswith(module + ".")
+    ]
     return inside[0] if inside else None
 
 
-def culprits(findings: Sequence[Finding], stations: Sequence[Station], families: tuple[str, ...]) -> list[tuple[int, Finding]]:
+def culprits(
+    findings: Sequence[Finding], stations: Sequence[Station], families: tuple[str, ...]
+) -> list[tuple[int, Finding]]:
     """List the findings of some families that have a station, the gravest of each station only."""
     found: dict[int, Finding] = {}
     for finding in findings:

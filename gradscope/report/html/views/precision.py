@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.precision import FORMAT_FLOOR_LOG2, Magnitudes, fraction_below, largest_log2, recommended_loss_scale_log2
-from gradscope.report.html.chart import Axis, Bars, Chart, Series, Zone
+from gradscope.metrics.precision import (
+    FORMAT_FLOOR_LOG2,
+    Magnitudes,
+    fraction_below,
+    largest_log2,
+    recommended_loss_scale_log2,
+)
+from gradscope.report.html.chart import DOTS_UP_TO, Axis, Bars, Chart, Series, Zone
 from gradscope.report.html.panel import Column, Panel, Picture, Table, picture
-from gradscope.report.html.scale import SUPERSCRIPTS
+from gradscope.report.html.scale import SUPERSCRIPTS, finite
 from gradscope.report.html.views.places import shown_name
 from gradscope.report.html.wording import count, percent
 
 FORMAT_TOP_LOG2 = {"float16": 16.0, "bfloat16": 128.0, "float8_e5m2": 15.8, "float8_e4m3": 8.8}
 """log2 of the largest finite value: 65504, 3.4e38, 57344 and 448."""
 FORMAT_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float8_e5m2": "fp8 E5M2", "float8_e4m3": "fp8 E4M3"}
+MAX_KINDS = 2
+SHOWN_LOG2 = (-30, 4)
+"""Octaves shown even where there are no bars, so that the ends of fp16 and fp8 are in the picture."""
+ROOM_FOR_RANGES = 0.45
+"""Room below the bars for the ranges, as a share of the highest bar."""
 KINDS = {"parameter": "parameter gradients", "activation": "activation gradients", "call": "activation gradients"}
 READING = (
-    "The bars count gradient elements by size; one step to the right is twice as large. The lines below them show what each "
-    "number format can hold: elements left of a line become zero in that format. A loss scale shifts all bars to the right."
+    "The bars count gradient elements by size; one step to the right is twice as large. The lines below them show what "
+    "each number format can hold: elements left of a line become zero in that format. A loss scale shifts all bars to "
+    "the right."
 )
 MISSING = "Gradient magnitudes were not recorded, so nothing can be said about number formats."
 
@@ -44,7 +56,8 @@ def _lead(magnitudes: Sequence[Magnitudes]) -> str:
     scale = recommended_loss_scale_log2(largest_log2(magnitudes))
     words = f"In fp16 without a loss scale {percent(lost)} of the gradient elements would become zero"
     if scale is not None and lost > 0:
-        words += f", with a loss scale of {_power(scale)} {percent(fraction_below(magnitudes, FORMAT_FLOOR_LOG2['float16'] - scale))}"
+        kept = fraction_below(magnitudes, FORMAT_FLOOR_LOG2["float16"] - scale)
+        words += f", with a loss scale of {_power(scale)} {percent(kept)}"
     return words + "."
 
 
@@ -61,27 +74,43 @@ def pooled(magnitudes: Sequence[Magnitudes]) -> dict[str, dict[int, int]]:
 
 def magnitude_chart(magnitudes: Sequence[Magnitudes]) -> Chart:
     """Draw the share of gradient elements per octave, over the ranges of the number formats."""
-    layers: list[Bars | Series] = []
-    for kind, octaves in pooled(magnitudes).items():
-        total = sum(octaves.values())
-        if total and not layers:
-            layers.append(Bars(kind, sorted(octaves), [octaves[octave] / total for octave in sorted(octaves)]))
-        elif total:
-            span = range(min(octaves), max(octaves) + 1)
-            layers.append(Series(kind, [octave + 0.5 for octave in span], [octaves.get(octave, 0) / total for octave in span], "branch"))
-    low = min(min(layer.x) for layer in layers)
-    high = max(max(layer.x) for layer in layers) + 1
-    low, high = min(low, -30) - 2, max(high, 4) + 2
-    zones = [Zone("x", FORMAT_FLOOR_LOG2[name], FORMAT_TOP_LOG2[name], FORMAT_NAMES[name], "third") for name in FORMAT_NAMES]
+    layers = _magnitude_layers(magnitudes)
+    octaves = [x for layer in layers for x in layer.x]
+    top = max(finite(y for layer in layers for y in layer.y), default=1.0)
+    zones = [
+        Zone("x", FORMAT_FLOOR_LOG2[name], FORMAT_TOP_LOG2[name], words, "third")
+        for name, words in FORMAT_NAMES.items()
+    ]
     zeros = sum(item.zeros for item in magnitudes)
     elements = zeros + sum(item.num_nonzero for item in magnitudes)
-    top = max(max(layer.y) for layer in layers if layer.y)  # type: ignore[type-var]
     return Chart(
-        "chart-magnitudes", "Sizes of gradient elements, and what number formats hold",
+        "chart-magnitudes",
+        "Sizes of gradient elements, and what number formats hold",
         f"{count(elements, 'element')}; {percent(zeros / elements)} exactly zero already. {_lead(magnitudes)}",
-        Axis("log2 of the gradient element", low=low, high=high),
-        Axis("share of elements", low=-0.45 * (top or 1.0)), tuple(layers), zones=tuple(zones), height=360,
+        Axis(
+            "log2 of the gradient element", low=min(*octaves, SHOWN_LOG2[0]) - 2, high=max(*octaves, SHOWN_LOG2[1]) + 3
+        ),
+        Axis("share of elements", low=-ROOM_FOR_RANGES * top),
+        layers,
+        zones=tuple(zones),
+        height=360,
     )
+
+
+def _magnitude_layers(magnitudes: Sequence[Magnitudes]) -> tuple[Bars | Series, ...]:
+    """Draw the first kind of gradients as bars, the second as a line over them."""
+    layers: list[Bars | Series] = []
+    for kind, octaves in list(pooled(magnitudes).items())[:MAX_KINDS]:
+        total = sum(octaves.values())
+        if not total:
+            continue
+        span = range(min(octaves), max(octaves) + 1)
+        shares = [octaves.get(octave, 0) / total for octave in span]
+        if layers:
+            layers.append(Series(kind, [octave + 0.5 for octave in span], shares, "branch"))
+        else:
+            layers.append(Bars(kind, list(span), shares))
+    return tuple(layers)
 
 
 def format_table(magnitudes: Sequence[Magnitudes]) -> Table:
@@ -91,11 +120,25 @@ def format_table(magnitudes: Sequence[Magnitudes]) -> Table:
     for name, words in FORMAT_NAMES.items():
         floor = FORMAT_FLOOR_LOG2[name]
         scaled = fraction_below(magnitudes, floor - scale) if scale is not None else None
-        rows.append((words, f"2{str(floor).translate(SUPERSCRIPTS)}", percent(fraction_below(magnitudes, floor)), percent(scaled)))
+        rows.append(
+            (
+                words,
+                f"2{str(floor).translate(SUPERSCRIPTS)}",
+                percent(fraction_below(magnitudes, floor)),
+                percent(scaled),
+            )
+        )
     with_scale = f"lost at loss scale {_power(scale)}" if scale is not None else "lost with a loss scale"
-    return Table("Gradient elements that would become zero", (
-        Column("format"), Column("becomes zero below", "number"), Column("lost", "number", "underflow"),
-        Column(with_scale, "number", "loss scale")), rows)
+    return Table(
+        "Gradient elements that would become zero",
+        (
+            Column("format"),
+            Column("becomes zero below", "number"),
+            Column("lost", "number", "underflow"),
+            Column(with_scale, "number", "loss scale"),
+        ),
+        rows,
+    )
 
 
 def _power(exponent: int) -> str:
@@ -111,12 +154,22 @@ def absorption_chart(facts: Facts) -> Chart | None:
     for metric, name in (("absorption_bf16", "bf16"), ("absorption_fp16", "fp16")):
         values = facts.observed(metric)
         if values:
-            layers.append(Series(name, range(len(places)), [values.get(place) for place in places],
-                                 "main" if name == "bf16" else "branch", dots=len(places) <= 60))  # noqa: PLR2004
+            layers.append(
+                Series(
+                    name,
+                    range(len(places)),
+                    [values.get(place) for place in places],
+                    "main" if name == "bf16" else "branch",
+                    dots=len(places) <= DOTS_UP_TO,
+                )
+            )
     worst = max(max(facts.observed(metric).values(), default=0.0) for metric in ("absorption_bf16", "absorption_fp16"))
     return Chart(
-        "chart-absorption", "Residual additions swallowed by rounding",
-        f"Share of elements of each residual sum that would not change at all in a narrow format; at most {percent(worst)}.",
+        "chart-absorption",
+        "Residual additions swallowed by rounding",
+        f"Share of elements of each residual sum that a narrow format would not change at all; at most {percent(worst)}.",
         Axis("residual additions: input → loss", names=tuple(shown_name(module) for module, _ in places)),
-        Axis("share of elements", low=0.0), tuple(layers), height=240,
+        Axis("share of elements", low=0.0),
+        tuple(layers),
+        height=240,
     )

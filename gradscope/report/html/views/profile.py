@@ -8,7 +8,7 @@ from gradscope.metrics.depth import DepthProfile, Station
 from gradscope.metrics.expected import expected_decades
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.spread import spread
-from gradscope.report.html.chart import Axis, Chart, Mark, Number, Role, Series
+from gradscope.report.html.chart import DOTS_UP_TO, Axis, Chart, Mark, Number, Role, Series
 from gradscope.report.html.panel import Column, Panel, Table, picture
 from gradscope.report.html.scale import finite
 from gradscope.report.html.sharing import shorten
@@ -20,13 +20,17 @@ MAX_MARKS = 3
 """Labels beyond three cover one another; the findings list has them all."""
 TABLE_ROWS = 40
 NO_STREAM = "No path from the input to the loss with at least three places was found, so there is no depth to plot."
-NO_RATIO = "The gradient at the loss end is zero, not finite or unknown, so the other places cannot be compared with it."
+NO_RATIO = (
+    "The gradient at the loss end is zero, not finite or unknown, so the other places cannot be compared with it."
+)
 
 
 def profile_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
     """Build the panel."""
     base = Panel(
-        "profile", "Gradient along the depth", "Depth",
+        "profile",
+        "Gradient along the depth",
+        "Depth",
         reading="Left is the input, right the loss. A flat line means that every layer hears the loss equally loudly. "
         "A line that falls to the left means vanishing gradients, one that rises to the left exploding ones. "
         "Each tick of the vertical axis is a factor of ten.",
@@ -76,13 +80,18 @@ def profile_chart(facts: Facts, diagnosis: Diagnosis) -> Chart:
     expected = expected_decades(facts, profiles[0])
     if expected is not None:
         law = dict(zip((station.row for station in profiles[0].stations), expected, strict=True))
-        layers.append(_line("expected for this design", [law.get(station.row) for station in stations], "law", dash=True))
+        layers.append(
+            _line("expected for this design", [law.get(station.row) for station in stations], "law", dash=True)
+        )
     middles = next(iter(lines.values())) if len(lines) == 1 else layers[0].y
     return Chart(
-        "chart-profile", "Gradient norm relative to the loss end, against depth", lead(facts),
+        "chart-profile",
+        "Gradient norm relative to the loss end, against depth",
+        lead(facts),
         Axis("depth: input → loss", names=tuple(station.name for station in stations)),
         Axis("gradient, relative to the loss end", log=True),
-        tuple(layers), marks(diagnosis, stations, middles),
+        tuple(layers),
+        marks(diagnosis, stations, middles),
     )
 
 
@@ -102,10 +111,24 @@ def marks(diagnosis: Diagnosis, stations: Sequence[Station], heights: Sequence[N
     """Ring the culprits, each with its code and a link to its finding."""
     found = culprits(diagnosis.findings, stations, ("GS1", "GS2"))
     return tuple(
-        Mark(index, heights[index] or 0.0, f"{finding.code} {shorten(stations[index].name, 24)}",
-             href=f"#finding-{diagnosis.findings.index(finding) + 1}")
+        Mark(
+            index,
+            heights[index] or 0.0,
+            f"{finding.code} {shorten(stations[index].name, 24)}",
+            href=f"#finding-{diagnosis.findings.index(finding) + 1}",
+            below=_rises(heights, index),
+        )
         for index, finding in found[:MAX_MARKS]
     )
+
+
+def _rises(heights: Sequence[Number], index: int) -> bool:
+    """Tell whether the line, on the side where a label has room, lies above a place, so that it must stand below."""
+    here = heights[index] or 0.0
+    away = [
+        value for value in (heights[index:] if index < len(heights) / 2 else heights[: index + 1]) if value is not None
+    ]
+    return sum(away) / len(away) > here if away else False
 
 
 def _spread_layers(lines: dict[int, list[Number]]) -> list[Series]:
@@ -114,9 +137,13 @@ def _spread_layers(lines: dict[int, list[Number]]) -> list[Series]:
     spreads = [spread(values) for values in zip(*lines.values(), strict=True)]
     return [
         Series(
-            f"median of {len(lines)} steps", range(len(spreads)), [item.median if item else None for item in spreads],
-            low=[item.low if item else None for item in spreads], high=[item.high if item else None for item in spreads],
-            band_name="5–95 % of steps", dots=len(spreads) <= 60,  # noqa: PLR2004 - dots of more stations merge
+            f"median of {len(lines)} steps",
+            range(len(spreads)),
+            [item.median if item else None for item in spreads],
+            low=[item.low if item else None for item in spreads],
+            high=[item.high if item else None for item in spreads],
+            band_name="5–95 % of steps",
+            dots=len(spreads) <= DOTS_UP_TO,
         )
     ]
 
@@ -129,7 +156,7 @@ def _step_layers(lines: dict[int, list[Number]]) -> list[Series]:
 
 
 def _line(name: str, values: Sequence[Number], role: Role, *, dash: bool = False, dots: bool = False) -> Series:
-    return Series(name, range(len(values)), values, role, dash=dash, dots=dots and len(values) <= 60)  # noqa: PLR2004
+    return Series(name, range(len(values)), values, role, dash=dash, dots=dots and len(values) <= DOTS_UP_TO)
 
 
 def _table(chart: Chart) -> Table:

@@ -13,14 +13,13 @@ from gradscope.metrics.residual import Site
 from gradscope.report.html.sharing import shorten
 from gradscope.report.html.wording import MINUS, count, number, percent
 
-WIDTH, HEIGHT = 900, 290
-STREAM_Y, BOX_Y = 188, 62
-UNIT, GAP = 196, 64
+WIDTH, HEIGHT = 900, 232
+STREAM_Y, BOX_Y, BOX_HEIGHT, WIRE_Y = 152, 12, 64, 44
+UNIT, GAP = 190, 56
 MAX_UNITS = 4
 THIN, THICK = 1.5, 11.0
 """Line widths in pixels for a share of 0 and of 1."""
-LOUD_BRANCH_SHARE = 0.5
-NAME_CHARACTERS = 20
+NAME_CHARACTERS = 24
 
 
 def chosen_sites(sites: Sequence[Site], culprits: Sequence[int]) -> list[int]:
@@ -43,7 +42,7 @@ def draw(sites: Sequence[Site], culprits: Sequence[int]) -> Markup:
     """Draw a few of the additions along the stream, with "... n more ..." between them."""
     places = chosen_sites(sites, culprits)
     parts: list[Markup] = [_text(10, STREAM_Y - 18, "input", "strong")]
-    x = 62.0
+    x = 52.0
     parts.append(_stream(10, x, 0.5))
     before = -1
     for place in places:
@@ -55,7 +54,9 @@ def draw(sites: Sequence[Site], culprits: Sequence[int]) -> Markup:
         x += UNIT
         before = place
     right = x + 40
-    parts.append(Markup('<path class="stream" stroke-width="3" d="M{} {}H{}m-9 -6l9 6l-9 6"/>').format(x, STREAM_Y, right))
+    parts.append(
+        Markup('<path class="stream" stroke-width="3" d="M{} {}H{}m-9 -6l9 6l-9 6"/>').format(x, STREAM_Y, right)
+    )
     parts.append(_text(right, STREAM_Y - 18, "loss", "strong", "end"))
     words = f"Stream diagram of {count(len(places), 'residual addition')} of {len(sites)}. " + " ".join(
         _sentence(sites[place]) for place in places
@@ -76,44 +77,48 @@ def _unit(x: float, site: Site, *, bad: bool) -> Markup:
     """Draw one addition, `UNIT` wide: the branch up and over, the skip straight on."""
     share = site.branch_energy_share
     branch = 0.5 if share is None else share
-    leave, box, join = x + 18, x + 42, x + UNIT - 34
-    middle = (box + join - 20) / 2
-    width = _width(branch)
+    leave, box, join = x + 16, x + 34, x + UNIT - 26
+    right = join - 18
+    middle, width = (box + right) / 2, _width(branch)
     name = site.branches[-1].rpartition(".")[2] if site.branches else "branch"
+    place = STREAM_Y + 42
     parts = [
         _stream(x, join - 11, 1 - branch),
-        _stream(join + 11, x + UNIT, 0.5),
-        Markup('<path class="branch-path" stroke-width="{}" d="M{} {}V{}H{}"/>').format(width, leave, STREAM_Y, BOX_Y + 22, box),
+        _stream(join + 11, x + UNIT, 1 - branch),
+        Markup('<path class="branch-path" stroke-width="{}" d="M{} {}V{}H{}"/>').format(
+            width, leave, STREAM_Y, WIRE_Y, box
+        ),
         Markup('<path class="branch-path" stroke-width="{}" d="M{} {}H{}V{}"/>').format(
-            width, join - 20, BOX_Y + 22, join, STREAM_Y - 12),
-        Markup('<rect class="flow-box{}" x="{}" y="{}" width="{}" height="44" rx="6"/>').format(
-            " bad" if bad else "", box, BOX_Y, join - 20 - box),
-        _text(middle, BOX_Y + 19, shorten(name, 15), "strong", "middle"),
-        _text(middle, BOX_Y + 36, _ratio_words(site), "note small", "middle"),
-        Markup('<circle class="flow-plus" cx="{}" cy="{}" r="11"/><path class="axis" style="stroke:var(--ink)" '
-               'd="M{} {}h12m-6 -6v12"/>').format(join, STREAM_Y, join - 6, STREAM_Y),
-        _skip_words(site, (leave + join) / 2),
-        _text(join, STREAM_Y + 38, _backward_words(share), "note small", "end"),
-        _text(join, STREAM_Y + 56, shorten(site.name, NAME_CHARACTERS + 4), "mark-label bad small" if bad else "small", "end"),
-        _text(join, STREAM_Y + 74, _cosine_words(site.cosine), "note small", "end"),
+            width, right, WIRE_Y, join, STREAM_Y - 12
+        ),
+        Markup('<rect class="flow-box{}" x="{}" y="{}" width="{}" height="{}" rx="6"/>').format(
+            " bad" if bad else "", box, BOX_Y, right - box, BOX_HEIGHT
+        ),
+        _text(middle, BOX_Y + 20, shorten(name, 13), "strong", "middle"),
+        _text(middle, BOX_Y + 38, _ratio_words(site), "note small", "middle"),
+        _text(middle, BOX_Y + 54, "" if share is None else f"{percent(share)} of gradient", "note small", "middle"),
+        Markup(
+            '<circle class="flow-plus" cx="{}" cy="{}" r="11"/><path class="flow-plus" d="M{} {}h12m-6 -6v12"/>'
+        ).format(join, STREAM_Y, join - 6, STREAM_Y),
+        _text(middle, STREAM_Y - 12, _skip_words(site), "note small", "middle"),
+        _text(
+            middle, STREAM_Y + 20, "" if share is None else f"{percent(1 - share)} of gradient", "note small", "middle"
+        ),
+        _text(middle, place, shorten(site.name, NAME_CHARACTERS), "mark-label bad" if bad else "strong", "middle"),
+        _text(middle, place + 17, _cosine_words(site.cosine), "note small", "middle"),
     ]
     return Markup("").join(parts)
 
 
-def _skip_words(site: Site, x: float) -> Markup:
-    """Write on the skip what it is not: scaled, gated or a projection."""
-    words = {"identity": "skip", "projection": "projection", "gated": "gate"}.get(site.kind, "skip")
+def _skip_words(site: Site) -> str:
+    """Say what the skip is: plain, scaled, gated or a projection."""
     if site.skip_scale not in (None, 1.0):
-        words = f"skip × {number(site.skip_scale)}"
-    return _text(x, STREAM_Y + 20, words, "note small", "middle")
+        return f"skip × {number(site.skip_scale)}"
+    return {"projection": "projection", "gated": "gated skip"}.get(site.kind, "skip")
 
 
 def _ratio_words(site: Site) -> str:
-    return "forward unknown" if site.forward_ratio is None else f"adds {number(site.forward_ratio, 2)} × stream"
-
-
-def _backward_words(share: float | None) -> str:
-    return "gradient: unknown" if share is None else f"gradient: {percent(1 - share)} skip, {percent(share)} branch"
+    return "size unknown" if site.forward_ratio is None else f"adds {number(site.forward_ratio, 2)} × stream"
 
 
 def _cosine_words(cosine: float | None) -> str:

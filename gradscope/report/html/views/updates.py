@@ -2,65 +2,124 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Sequence
 
 from gradscope.metrics.columns import log10_ratio
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.spread import spread
-from gradscope.metrics.weights import gradient_to_weight, update_to_weight
+from gradscope.metrics.weights import Parameter, gradient_to_weight, update_to_weight
 from gradscope.report.html.chart import Axis, Chart, Number, Role, Series, Zone
 from gradscope.report.html.panel import Panel, picture
+from gradscope.report.html.scale import finite
 from gradscope.report.html.wording import count, number
 
 USUAL_LOG10 = (-4.0, -2.0)
 """log10 of the usual update-to-weight ratio: 1e-4 to 1e-2, about 1e-3 being aimed for."""
-READING = "A dot per weight matrix, from the input to the loss. The shaded band is the usual range; 1 in 1,000 is typical."
-DOTS_UP_TO = 120
+READING = (
+    "A dot is one weight matrix, from the input to the loss. The shaded band is the usual range; 1 in 1,000 is typical."
+)
+GROUPS: tuple[tuple[str, tuple[str | None, ...], Role], ...] = (
+    ("query and key", ("query", "key"), "branch"),
+    ("value and attention output", ("value", "output", "query_key_value"), "third"),
+    ("other weights", (None,), "main"),
+)
+"""Attention starves its queries and keys first, so that they are told apart: (name, roles, colour)."""
+
+Ratio = Callable[[Parameter], Number]
 
 
 def updates_panel(facts: Facts) -> Panel:
     """Build the panel."""
-    title = "Updates"
     matrices = [parameter for parameter in facts.trainable if parameter.is_matrix]
-    steps = [step for step in sorted(facts.update_norms) if any(v is not None for v in facts.update_norms[step].values())]
+    steps = [
+        step for step, rows in sorted(facts.update_norms.items()) if any(norm is not None for norm in rows.values())
+    ]
     if not matrices or not steps:
-        why = ("No weight matrix is trainable" if not matrices else "No optimizer step was taken or recorded")
-        return Panel("updates", title, "Updates", missing=f"{why}, so there is no update to compare with the weights.")
-    names = tuple(parameter.name for parameter in matrices)
-    layers = []
-    roles: tuple[Role, Role] = ("main", "branch")
-    for step, role in zip(dict.fromkeys((steps[0], steps[-1])), roles, strict=False):
-        values: list[Number] = [
-            log10_ratio(update_to_weight(facts.update_norms[step].get(p.row), facts.weight_norms[step].get(p.row)), 1.0)
-            for p in matrices
-        ]
-        layers.append(Series(f"step {step}", range(len(names)), values, role, dots=len(names) <= DOTS_UP_TO))
-    middle = spread(layers[-1].y)
-    text = "" if middle is None else (
-        f"At step {steps[-1]} one step moves the typical weight matrix by {number(10**middle.median)} of its size "
-        f"(5–95 %: {number(10**middle.low)} to {number(10**middle.high)}, {count(len(names), 'matrix', 'matrices')})."
+        why = "No weight matrix is trainable" if not matrices else "No optimizer step was taken or recorded"
+        return Panel(
+            "updates", "Updates", "Updates", missing=f"{why}, so there is no update to compare with the weights."
+        )
+    chart = update_chart(facts, matrices, steps[-1])
+    return Panel(
+        "updates",
+        "Updates",
+        "Updates",
+        chart.summary,
+        (picture(chart), picture(gradient_chart(facts, matrices))),
+        reading=READING,
     )
-    chart = Chart(
-        "chart-updates", "Update relative to weight, per weight matrix", text,
-        Axis("weight matrices: input → loss", names=names), Axis("update ÷ weight", log=True), tuple(layers),
-        zones=(Zone("y", *USUAL_LOG10, "usual"),),
-    )
-    return Panel("updates", title, "Updates", text, (picture(chart), picture(_gradients(facts))), reading=READING)
 
 
-def _gradients(facts: Facts) -> Chart:
-    """Draw gradient to weight per weight matrix at the first step."""
-    matrices = [parameter for parameter in facts.trainable if parameter.is_matrix]
+def update_chart(facts: Facts, matrices: Sequence[Parameter], step: int) -> Chart:
+    """Draw the update-to-weight ratio of every matrix at one step."""
+    updates, weights = facts.update_norms[step], facts.weight_norms.get(step, {})
+
+    def ratio(parameter: Parameter) -> Number:
+        return log10_ratio(update_to_weight(updates.get(parameter.row), weights.get(parameter.row)), 1.0)
+
+    middle = spread(map(ratio, matrices))
+    words = (
+        "No matrix was changed by the step."
+        if middle is None
+        else (
+            f"At step {step} the optimizer moves the typical weight matrix by {number(10**middle.median)} of its size "
+            f"(5–95 %: {number(10**middle.low)} to {number(10**middle.high)}; "
+            f"{count(len(matrices), 'matrix', 'matrices')})."
+        )
+    )
+    return _chart(
+        "chart-updates",
+        f"Update relative to weight at step {step}",
+        words,
+        matrices,
+        ratio,
+        "update ÷ weight",
+        (Zone("y", *USUAL_LOG10, "usual"),),
+    )
+
+
+def gradient_chart(facts: Facts, matrices: Sequence[Parameter]) -> Chart:
+    """Draw the gradient-to-weight ratio of every matrix at the first step."""
     step = min(facts.parameter_gradients, default=0)
-    grads, weights = facts.parameter_gradients.get(step, {}), facts.weight_norms.get(step, {})
-    values = [log10_ratio(gradient_to_weight(grads.get(p.row), weights.get(p.row)), 1.0) for p in matrices]
-    zeros = sum(1 for p in matrices if grads.get(p.row) == 0.0)
-    absent = sum(1 for p in matrices if grads.get(p.row) is None)
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    words = f"From {number(10 ** min(known))} to {number(10 ** max(known))}." if known else "No matrix has a gradient above zero."
+    gradients, weights = facts.parameter_gradients.get(step, {}), facts.weight_norms.get(step, {})
+
+    def ratio(parameter: Parameter) -> Number:
+        return log10_ratio(gradient_to_weight(gradients.get(parameter.row), weights.get(parameter.row)), 1.0)
+
+    known = finite(map(ratio, matrices))
+    zeros = sum(1 for parameter in matrices if gradients.get(parameter.row) == 0.0)
+    absent = sum(1 for parameter in matrices if gradients.get(parameter.row) is None)
+    words = f"From {number(10 ** min(known))} to {number(10 ** max(known))}." if known else "No matrix has a gradient."
+    words += f" Exactly zero: {zeros}. No gradient arrived: {absent}." if zeros or absent else ""
+    return _chart(
+        "chart-weights", f"Gradient relative to weight at step {step}", words, matrices, ratio, "gradient ÷ weight"
+    )
+
+
+def _chart(
+    name: str,
+    title: str,
+    words: str,
+    matrices: Sequence[Parameter],
+    ratio: Ratio,
+    axis: str,
+    zones: tuple[Zone, ...] = (),
+) -> Chart:
+    layers = []
+    known_roles = {role for _, roles, _ in GROUPS for role in roles}
+    for group, roles, colour in GROUPS:
+        inside = [(x, p) for x, p in enumerate(matrices) if (p.role if p.role in known_roles else None) in roles]
+        if inside:
+            layers.append(
+                Series(group, [x for x, _ in inside], [ratio(p) for _, p in inside], colour, dots=True, joined=False)
+            )
     return Chart(
-        "chart-weights", f"Gradient relative to weight, per weight matrix, at step {step}",
-        f"{words} Exactly zero: {zeros}. No gradient arrived: {absent}.",
-        Axis("weight matrices: input → loss", names=tuple(p.name for p in matrices)), Axis("gradient ÷ weight", log=True),
-        (Series("", range(len(values)), values, "main", dots=len(values) <= DOTS_UP_TO),), height=280,
+        name,
+        title,
+        words,
+        Axis("weight matrices: input → loss", names=tuple(p.name for p in matrices)),
+        Axis(axis, log=True),
+        tuple(layers),
+        zones=zones,
+        height=300,
     )

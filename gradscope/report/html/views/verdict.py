@@ -47,26 +47,38 @@ def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
         found.append(Fact("Expected for this design", f"{number(metrics['predicted_decades'])} decades", "expected"))
     sizes = (("num_blocks", "Blocks", ""), ("num_residual_additions", "Residual additions", "residual addition"))
     ratios = (
-        ("jacobian_anisotropy", "Jacobian anisotropy", "Jacobian anisotropy"), ("token_cosine", "Token cosine", "token cosine"),
-        ("sample_cosine", "Sample cosine", "sample cosine"), ("forward_ratio", "Branch ÷ stream, typical", "forward ratio"),
+        ("jacobian_anisotropy", "Jacobian anisotropy", "Jacobian anisotropy"),
+        ("forward_ratio", "Branch ÷ stream, typical", "forward ratio"),
         ("update_to_weight", "Update ÷ weight, typical", "update-to-weight ratio"),
     )
-    found += [Fact(words, number(value), term) for name, words, term in (*sizes, *ratios)
-              if (value := metrics.get(name)) is not None]
+    found += [
+        Fact(words, number(value), term)
+        for name, words, term in (*sizes, *ratios)
+        if (value := metrics.get(name)) is not None
+    ]
+    for name, words, term in (
+        ("token_cosine", "Tokens alike (cosine)", "token cosine"),
+        ("sample_cosine", "Samples alike (cosine)", "sample cosine"),
+    ):
+        value = metrics.get(name)
+        if value is not None:
+            found.append(Fact(words, f"{value:.3f}".replace("-", MINUS), term))
     balance = metrics.get("query_key_to_value_log10")
     if balance is not None:
         found.append(Fact("Query/key against value gradient", change(float(balance))))
-    for name, words, term in (("dead_fraction", "Dead units, worst module", "dead unit"),
-                              ("saturated_fraction", "Saturated units, worst module", "saturated"),
-                              ("underflow_fp16", "Lost in fp16", "underflow")):
+    for name, words, term in (
+        ("dead_fraction", "Dead units, worst module", "dead unit"),
+        ("saturated_fraction", "Saturated units, worst module", "saturated"),
+    ):
         value = metrics.get(name)
         if value is not None:
             found.append(Fact(words, percent(float(value)), term))
     losses = [(step, facts.losses[step]) for step in facts.steps if facts.losses.get(step) is not None]
     if losses:
         (first, start), (last, end) = losses[0], losses[-1]
-        value = f"{number(start)}" if first == last else f"{number(start)} → {number(end)} (step {first} → {last})"
-        found.append(Fact("Loss", value))
+        found.append(
+            Fact("Loss", number(start) if first == last else f"{number(start)} → {number(end)} at step {last}")
+        )
     return found
 
 
@@ -76,7 +88,11 @@ def no_fault_answers(facts: Facts, diagnosis: Diagnosis) -> tuple[str, str, str]
         return "Not known.", diagnosis.reason, "Give gradscope what it was missing: see “What was not measured”."
     sites = sum(1 for site in facts.sites if site.counted)
     decades = diagnosis.metrics.get("decades")
-    carried = f"The gradient at the input is {change(float(decades))} compared with the loss end. " if decades is not None else ""
+    carried = (
+        f"The gradient at the input is {change(float(decades))} compared with the loss end. "
+        if decades is not None
+        else ""
+    )
     skips = f"{count(sites, 'residual addition')} {'carries' if sites == 1 else 'carry'} it back." if sites else ""
     return "Nowhere.", f"{carried}{skips}".strip() or diagnosis.reason, "Nothing."
 
@@ -92,6 +108,8 @@ def place_in_words(finding: Finding, facts: Facts, station: int | None, num_stat
 
 def evidence_value(value: float | int | str | bool | None) -> str:
     """Write one piece of evidence."""
-    return value.replace("-", MINUS) if isinstance(value, str) and value.startswith("-") else (
-        value if isinstance(value, str) else number(value)
+    return (
+        value.replace("-", MINUS)
+        if isinstance(value, str) and value.startswith("-")
+        else (value if isinstance(value, str) else number(value))
     )
