@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import autograd
 
 
 class Backward(NamedTuple):
@@ -37,16 +36,17 @@ class BackwardListener:
         """Run after the last node, also when the pass raised (`result` is None then)."""
 
 
+_engine: Any = torch.autograd
 _listeners: tuple[BackwardListener, ...] = ()
-_original: Callable[..., Any] = autograd._engine_run_backward
+_original: Callable[..., Any] = _engine._engine_run_backward
 
 
 def listen(listener: BackwardListener) -> None:
     """Tell a listener of backward passes from now on."""
     global _listeners, _original  # noqa: PLW0603 - the autograd engine is global state as well
-    if not _listeners and autograd._engine_run_backward is not _run:
-        _original = autograd._engine_run_backward
-        autograd._engine_run_backward = _run
+    if not _listeners and _engine._engine_run_backward is not _run:
+        _original = _engine._engine_run_backward
+        _engine._engine_run_backward = _run
     _listeners = (*_listeners, listener)
 
 
@@ -54,8 +54,8 @@ def forget(listener: BackwardListener) -> None:
     """Stop telling a listener."""
     global _listeners  # noqa: PLW0603
     _listeners = tuple(other for other in _listeners if other is not listener)
-    if not _listeners and autograd._engine_run_backward is _run:
-        autograd._engine_run_backward = _original
+    if not _listeners and _engine._engine_run_backward is _run:
+        _engine._engine_run_backward = _original
 
 
 def _run(roots: Any, *args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -53,7 +53,6 @@ def _compiled_wrappers(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(name, module) for name, module in model.named_modules() if isinstance(module, dynamo.OptimizedModule)]
 
 
-def _plain_call(wrapper: nn.Module) -> Callable[..., Any]:
+def _plain_call(wrapper: nn.Module) -> Any:
     # The wrapper keeps the bound call of the time it was made, which goes past a later exchange of that function.
-    module = vars(wrapper)["_modules"]["_orig_mod"]
-    return lambda *args, **kwargs: module(*args, **kwargs)
+    return vars(wrapper)["_modules"]["_orig_mod"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from gradscope.errors import GradscopeError, InputsError, LossError, ModelError
+from gradscope.probe.cuts import Cut
 from gradscope.probe.source import relative, user_line
 
 _MOST_MESSAGE = 300
@@ -49,7 +50,8 @@ def loss_error(loss: object, model_has_trainable: bool) -> LossError | None:
     """Return what is wrong with a loss, None where it is a scalar with a gradient."""
     hint = "--loss file.py:function, or def loss(output, batch) in the model's file"
     if not isinstance(loss, torch.Tensor):
-        return LossError(f"The loss is a {type(loss).__name__}, not a tensor.", rule="It has to be one number.", hint=hint)
+        what = f"The loss is a {type(loss).__name__}, not a tensor."
+        return LossError(what, rule="It has to be one number.", hint=hint)
     if loss.numel() != 1:
         shape = "x".join(map(str, loss.shape))
         return LossError(
@@ -63,15 +65,27 @@ def loss_error(loss: object, model_has_trainable: bool) -> LossError | None:
     if not loss.requires_grad:
         return LossError(
             "The loss does not depend on any parameter.",
-            rule="Somewhere on the way the graph is cut: detach(), no_grad(), .data, .item(), argmax or a cast to integers.",
+            rule="The graph is cut on the way: detach(), no_grad(), .data, .item(), argmax or a cast to integers.",
             hint=hint,
         )
     return None
 
 
+def cut_error(error: LossError, cut: Cut, root: Path) -> LossError:
+    """Return the same complaint with the place at which the graph is cut."""
+    if cut.file is None or cut.line is None:
+        return error
+    shown, code = relative(cut.file, root), linecache.getline(cut.file, cut.line).strip()
+    return LossError(
+        error.what, rule=f"The graph is cut by {cut.op} at {shown}:{cut.line}: {code}", hint=error.hint, file=shown,
+        line=cut.line,
+    )  # fmt: skip
+
+
 def no_batches() -> InputsError:
     """Return the error of an empty source of batches."""
-    return InputsError("There is no batch to step through.", rule="The batches are empty.", hint="--inputs file.py:function")
+    what = "There is no batch to step through."
+    return InputsError(what, rule="The batches are empty.", hint="--inputs file.py:function")
 
 
 def _message(error: BaseException) -> str:

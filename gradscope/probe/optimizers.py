@@ -29,7 +29,8 @@ def check(name: str) -> None:
     known = [*OPTIMIZERS, NO_OPTIMIZER, SUBJECTS_OWN]
     if name not in known:
         nearest = difflib.get_close_matches(name, known, n=1) or ["adam"]
-        raise ConfigError(f"'{name}' is not an optimizer.", rule=f"One of {', '.join(known)}.", hint=f"--optimizer {nearest[0]}")
+        rule = f"One of {', '.join(known)}."
+        raise ConfigError(f"'{name}' is not an optimizer.", rule=rule, hint=f"--optimizer {nearest[0]}")
 
 
 def build(

@@ -27,13 +27,15 @@ def device_for(wish: str, model: nn.Module) -> torch.device | None:
         ConfigError: The device does not exist here.
     """
     if wish == "auto":
-        if not torch.cuda.is_available() or any(tensor.device.type not in ("cpu", "cuda") for tensor in model.parameters()):
+        elsewhere = any(tensor.device.type not in ("cpu", "cuda") for tensor in model.parameters())
+        if elsewhere or not torch.cuda.is_available():
             return None
         return torch.device("cuda")
     try:
         device = torch.device(wish)
     except RuntimeError:
-        raise ConfigError(f"'{wish}' is not a device.", rule="auto, cpu, cuda or cuda:N.", hint="--device auto") from None
+        rule = "auto, cpu, cuda or cuda:N."
+        raise ConfigError(f"'{wish}' is not a device.", rule=rule, hint="--device auto") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("There is no CUDA device here.", rule="--device says cuda.", hint="--device cpu")
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
@@ -54,7 +56,8 @@ def dtype_for(wish: str | None) -> torch.dtype | None:
     try:
         return DTYPES[wish]
     except KeyError:
-        raise ConfigError(f"'{wish}' is not a dtype.", rule=f"One of {', '.join(DTYPES)}.", hint="--dtype float32") from None
+        rule = f"One of {', '.join(DTYPES)}."
+        raise ConfigError(f"'{wish}' is not a dtype.", rule=rule, hint="--dtype float32") from None
 
 
 def place_model(model: nn.Module, device: torch.device | None, dtype: torch.dtype | None) -> None:
@@ -70,7 +73,7 @@ def place(value: Any, device: torch.device | None, dtype: torch.dtype | None) ->
     if isinstance(value, torch.Tensor):
         wanted = dtype if value.is_floating_point() else None
         moved = value.detach().to(device=device, dtype=wanted)
-        return moved.requires_grad_() if value.requires_grad and moved is not value else value if moved is value else moved
+        return moved.requires_grad_(value.requires_grad)
     return _rebuilt(value, lambda item: place(item, device, dtype))
 
 
@@ -79,13 +82,13 @@ def _rebuilt(value: Any, convert: Callable[[Any], Any]) -> Any:
         return type(value)(*map(convert, value))
     if type(value) in (list, tuple, set):
         return type(value)(map(convert, value))
-    if hasattr(value, "to") and not isinstance(value, type) and isinstance(value, Mapping):
-        return type(value)({key: convert(item) for key, item in value.items()})
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):  # also those of tokenizers, which can be made from a dict
         changed = {key: convert(item) for key, item in value.items()}
-        return changed if type(value) is dict else type(value)(changed)
+        kind: Callable[..., Any] = type(value)
+        return kind(changed)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **{f.name: convert(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init})
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        return dataclasses.replace(value, **{name: convert(getattr(value, name)) for name in fields})
     return value
 
 

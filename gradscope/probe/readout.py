@@ -46,14 +46,18 @@ def write_parameters(
 ) -> float | None:
     """Write a row for every parameter; return the norm of all gradients together, None where none arrived."""
     total: float | None = None
+    described = tables.columns["parameters"]
     for name, row in tables.parameter_rows():
-        norm = times(number(watch.parameters.norms.get(name)), inverse_scale)
+        first = described["shared_with"][row]
+        norm = times(number(watch.parameters.norms.get(first or name)), inverse_scale)
+        if described["takes_part"][row] is None and described["requires_grad"][row]:
+            described["takes_part"][row] = norm is not None
         tables.add(
             "parameter_stats", step=step, parameter=row, grad_norm=norm,
-            weight_norm=None if updates is None else number(updates.weights.get(name)),
-            update_norm=None if updates is None else number(updates.changes.get(name)),
+            weight_norm=None if updates is None else number(updates.weights.get(first or name)),
+            update_norm=None if updates is None else number(updates.changes.get(first or name)),
         )  # fmt: skip
-        if norm is not None:
+        if norm is not None and first is None:
             total = norm if total is None else math.hypot(total, norm)
     return total
 

@@ -21,7 +21,8 @@ class RandomState:
 
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
-        self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+        in_use = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        self._cuda = torch.cuda.get_rng_state_all() if in_use else []
         self._python = random.getstate()
         numpy = sys.modules.get("numpy")
         self._numpy = numpy.random.get_state() if numpy is not None else None
@@ -47,6 +48,44 @@ class Buffers:
         with torch.no_grad():
             for buffer, saved in self._saved:
                 buffer.data.copy_(saved)
+
+
+class Moment:
+    """Where a model and the random generators stand: enough to run the same step again.
+
+    Args:
+        model: The model.
+        weights: Values of parameters by name that differ from those at that moment; None where they are the same.
+    """
+
+    def __init__(self, model: nn.Module, weights: dict[str, torch.Tensor] | None = None) -> None:
+        self._model = model
+        self._random, self._buffers = RandomState(), Buffers(model)
+        self.weights = weights
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Go back to that moment, and forward to now at the end, `.grad` included."""
+        parameters = dict(self._model.named_parameters())
+        grads = {name: parameter.grad for name, parameter in parameters.items()}
+        now = Moment(self._model, {name: parameters[name].detach().clone() for name in self.weights or ()})
+        for parameter in parameters.values():
+            parameter.grad = None
+        self._go()
+        try:
+            yield
+        finally:
+            now._go()
+            for name, parameter in parameters.items():
+                parameter.grad = grads[name]
+
+    def _go(self) -> None:
+        parameters = dict(self._model.named_parameters())
+        with torch.no_grad():
+            for name, value in (self.weights or {}).items():
+                parameters[name].data.copy_(value)
+        self._buffers.restore()
+        self._random.restore()
 
 
 class ModelState:

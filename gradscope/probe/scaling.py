@@ -27,7 +27,7 @@ class LossScale:
         global _original  # noqa: PLW0603 - the class of all scalers is global state as well
         if not _watching:
             _original = GradScaler.scale
-            GradScaler.scale = _noticed  # type: ignore[method-assign, assignment]
+            GradScaler.scale = _noticed  # type: ignore[method-assign]
         _watching.append(self)
 
     def stop(self) -> None:

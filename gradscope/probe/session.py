@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -16,9 +19,24 @@ from gradscope.probe.roles import role_of
 from gradscope.probe.rows import Handle, Rows
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
+from gradscope.probe.signals.jacobian import StreamEnd
 from gradscope.probe.signals.observer import StepContext
+from gradscope.probe.signals.passes import Passes
 from gradscope.probe.tables import Tables
 from gradscope.probe.updates import Updates
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What about a step calls for a closer look.
+
+    Attributes:
+        finite: Whether loss and gradients are numbers.
+        starved: Parameters that require a gradient and got none.
+    """
+
+    finite: bool
+    starved: list[str]
 
 
 class Session:
@@ -53,7 +71,7 @@ class Session:
 
     def record(
         self, number: int, watch: StepWatch, updates: Updates | None, lr: float | None, loss: Handle | None = None
-    ) -> None:
+    ) -> Outcome:
         """Bring a watched step's numbers over and write them down.
 
         Args:
@@ -62,6 +80,9 @@ class Session:
             updates: What the optimizer did to the weights, None where it took no step.
             lr: The learning rate of that step.
             loss: Where the loss is among the numbers; None for what the backward pass started from.
+
+        Returns:
+            What about the step calls for a closer look.
         """
         numbers = watch.rows.read()
 
@@ -83,6 +104,29 @@ class Session:
         self._called.update(call.module for call in watch.tracker.calls)
         self._confess(watch)
         self._tracker.reset()
+        return self._outcome(number)
+
+    def _outcome(self, number: int) -> Outcome:
+        stats = self.tables.of_step("parameter_stats", number, ("parameter", "grad_norm"))
+        names, wanted = (self.tables.columns["parameters"][column] for column in ("name", "requires_grad"))
+        shared = self.tables.columns["parameters"]["shared_with"]
+        starved = [names[p] for p, norm in stats if norm is None and wanted[p] and shared[p] is None]
+        numbers = [norm for _, norm in stats]
+        numbers += [loss for (loss,) in self.tables.of_step("steps", number, ("loss",))]
+        for forward, gradient in self.tables.of_step("call_stats", number, ("forward_norm", "grad_norm")):
+            # An infinite output may be meant, as that of a mask is; a NaN never is.
+            numbers += [gradient, forward if forward is not None and math.isnan(forward) else None]
+        return Outcome(all(x is None or math.isfinite(x) for x in numbers), starved)
+
+    def find_ends(self, forward: Callable[[], Any]) -> tuple[StreamEnd, StreamEnd] | None:
+        """Run a forward and return the two ends of its stream, None where no stream is known."""
+        return None
+
+    def add_passes(self, number: int, found: Passes) -> None:
+        """Write down what measurements with passes of their own have found."""
+        write_signals(self.tables, number, found.observations, [])
+        for what, why in found.confessions:
+            self.tables.confess(what, why)
 
     def close(self) -> None:
         """Write the tables that describe the model."""

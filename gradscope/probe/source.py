@@ -9,6 +9,7 @@ import traceback
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -37,7 +38,7 @@ def relative(file: str, root: Path) -> str:
 
 
 @lru_cache(maxsize=4096)
-def place_of_class(kind: type) -> tuple[str | None, int | None]:
+def place_of_class(kind: Any) -> tuple[str | None, int | None]:
     """Return the file and line of a class of the user's, (None, None) for a library's."""
     try:
         file = inspect.getsourcefile(kind)

@@ -9,18 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, LossError
 from gradscope.probe import optimizers
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.failures import loss_error, told
+from gradscope.probe.closer import note_births, note_cuts
+from gradscope.probe.dense import readable
+from gradscope.probe.failures import cut_error, loss_error, told
 from gradscope.probe.interrupted import MeasurementInterrupted
-from gradscope.probe.origin import provenance_of
+from gradscope.probe.origin import describe_batch, provenance_of
 from gradscope.probe.placing import device_for, dtype_for, endless, place, place_model
-from gradscope.probe.restore import ModelState, RandomState
-from gradscope.probe.session import Session
+from gradscope.probe.restore import ModelState, Moment, RandomState
+from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
-from gradscope.probe.updates import Updates
+from gradscope.probe.signals.passes import measure_passes
+from gradscope.probe.updates import Updates, steps_in_backward
 from gradscope.record import Recording
 from gradscope.target.subject import Subject
 
@@ -83,17 +87,28 @@ class _Run:
         self._prepare()
         batches = self._batches()
         batch = next(batches)
+        self.batch_shape = describe_batch(batch)
         if self.settings.seed is not None:
             seed_everything(self.settings.seed)
         for number in range(self.settings.num_steps):
-            self.progress("watching" if number in self.settings.watched_steps else "stepping", number, self.settings.num_steps)
+            watched = number in self.settings.watched_steps
+            self.progress("watching" if watched else "stepping", number, self.settings.num_steps)
             if number:
                 batch = next(batches)
-            if number in self.settings.watched_steps:
-                self._watched_step(number, batch)
-            else:
-                self._bare_step(number, batch)
-            self.num_steps = number + 1
+            try:
+                self._watched_step(number, batch) if watched else self._bare_step(number, batch)
+            except _NotFiniteError:
+                self._stop_early(number)
+                break
+            finally:
+                self.num_steps = number + 1
+
+    def _stop_early(self, number: int) -> None:
+        assert self.session is not None
+        missed = [step for step in self.settings.watched_steps if number < step < self.settings.num_steps]
+        if missed:
+            steps = ", ".join(map(str, missed))
+            self.session.tables.confess(f"steps {steps}", f"nothing is a number any more after step {number}")
 
     def recording(self, *, partial: bool) -> Recording:
         """Return what has been measured."""
@@ -116,30 +131,74 @@ class _Run:
 
     def _watched_step(self, number: int, batch: Any) -> None:
         assert self.session is not None
-        updates: Updates | None = None
+        moment = Moment(self.model)
         with self.session.step(number) as watch:
+            # An optimizer that steps inside the backward leaves no later moment to look at the weights before it.
+            updates = Updates(self.model, watch.rows) if steps_in_backward(self.model) else None
             with watch.forward():
                 loss = self._forward(number, batch)
             handle = watch.rows.keep(loss)
             self._backward(number, loss)
-            updates = self._update(watch)
-        self.session.record(number, watch, updates, optimizers.learning_rate(self.optimizer), handle)
+        del loss
+        self._extra_passes(number, batch)
+        updates = self._update(watch, updates)
+        outcome = self.session.record(number, watch, updates, optimizers.learning_rate(self.optimizer), handle)
+        moment.weights = updates.before
         self.num_watched += 1
+        self._look_closer(number, batch, outcome, moment)
+
+    def _look_closer(self, number: int, batch: Any, outcome: Outcome, moment: Moment) -> None:
+        assert self.session is not None
+        tables = self.session.tables
+        if not outcome.finite:
+            note_births(tables, number, self.model, lambda: self._loss(batch), batch, moment)
+            raise _NotFiniteError
+        if outcome.starved and self.num_watched == 1:
+            note_cuts(tables, number, self.model, lambda: self._loss(batch), outcome.starved, moment)
+
+    def _extra_passes(self, number: int, batch: Any) -> None:
+        assert self.session is not None
+        deep = self.settings.level == "deep"
+        jacobian = self.settings.jacobian and self.settings.level != "params" and self.num_watched == 0
+        if jacobian or deep:
+            find_ends = self.session.find_ends if jacobian else None
+            found = measure_passes(
+                self.model, self.subject.call, self._loss, batch, find_ends=find_ends, deep=deep
+            )
+            self.session.add_passes(number, found)
 
     def _bare_step(self, number: int, batch: Any) -> None:
-        self._backward(number, self._forward(number, batch))
+        assert self.session is not None
+        moment = Moment(self.model)
+        loss = self._forward(number, batch)
+        self._backward(number, loss)
+        if not _all_finite(loss, self.model):
+            note_births(self.session.tables, number, self.model, lambda: self._loss(batch), batch, moment)
+            raise _NotFiniteError
         if self._has_optimizer():
             self.optimizer.step()  # type: ignore[union-attr]
 
+    def _loss(self, batch: Any) -> torch.Tensor:
+        return self.subject.loss(self.subject.call(batch), batch)
+
     def _forward(self, number: int, batch: Any) -> torch.Tensor:
         try:
-            loss = self.subject.loss(self.subject.call(batch), batch)
+            loss = self._loss(batch)
         except Exception as error:
             raise told(error, f"The forward at step {number}", self.subject.root) from error
         wrong = loss_error(loss, any(parameter.requires_grad for parameter in self.model.parameters()))
         if wrong is not None:
-            raise wrong
+            raise self._where_cut(wrong, loss, batch)
         return loss
+
+    def _where_cut(self, error: LossError, loss: Any, batch: Any) -> LossError:
+        """Add to the complaint about a loss without a gradient where the gradient was lost."""
+        names = [name for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        if not names or not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            return error
+        assert self.session is not None
+        cuts = note_cuts(self.session.tables, 0, self.model, lambda: self._loss(batch), names, Moment(self.model))
+        return error if not cuts else cut_error(error, cuts[0], self.subject.root)
 
     def _backward(self, number: int, loss: torch.Tensor) -> None:
         for parameter in self.model.parameters():
@@ -149,12 +208,11 @@ class _Run:
         except Exception as error:
             raise told(error, f"The backward at step {number}", self.subject.root) from error
 
-    def _update(self, watch: StepWatch) -> Updates | None:
-        if not self._has_optimizer():
-            return None
-        updates = Updates(self.model, watch.rows)
-        self.optimizer.step()  # type: ignore[union-attr]
-        updates.after()
+    def _update(self, watch: StepWatch, updates: Updates | None) -> Updates:
+        updates = updates or Updates(self.model, watch.rows)
+        if self._has_optimizer():
+            self.optimizer.step()  # type: ignore[union-attr]
+            updates.after()
         return updates
 
     def _has_optimizer(self) -> bool:
@@ -164,6 +222,16 @@ class _Run:
                 self.settings.optimizer, self.model, self.settings.lr, self.subject.optimizer
             )
         return self.optimizer is not None
+
+
+class _NotFiniteError(Exception):
+    """The loss or a gradient is not finite: a step with it would only spread that to every weight."""
+
+
+def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:
+    grads = [p.grad for p in model.parameters() if p.grad is not None and readable(p.grad)]
+    norms = torch._foreach_norm([loss.detach(), *grads])
+    return bool(torch.stack([norm.to(loss.device, torch.float32) for norm in norms]).isfinite().all())
 
 
 def seed_everything(seed: int) -> None:

@@ -98,6 +98,12 @@ class Tables:
                 called=name in called, file=self.file(file), line=line,
             )  # fmt: skip
 
+    def of_step(self, table: str, step: int, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows of one step."""
+        data = self.columns[table]
+        chosen = zip(data["step"], *(data[column] for column in columns), strict=True)
+        return [tuple(values) for at, *values in chosen if at == step]
+
     def recording(self, provenance: Provenance) -> Recording:
         """Return what has been gathered as a recording."""
         return Recording(provenance, self.columns)

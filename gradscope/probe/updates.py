@@ -35,3 +35,8 @@ class Updates:
                 before = self.before.get(name)
                 if before is not None:
                     self.changes[name] = self._rows.norm(parameter.detach() - before)
+
+
+def steps_in_backward(model: nn.Module) -> bool:
+    """Tell whether an optimizer may step as soon as a gradient is complete, inside the backward."""
+    return any(getattr(parameter, "_post_accumulate_grad_hooks", None) for parameter in model.parameters())
