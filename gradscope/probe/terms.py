@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gradscope.probe.graph import Graph, Tensor
-from gradscope.probe.operations import Effect
 
 
 class Product(Enum):
@@ -109,7 +108,8 @@ def _lerp(graph: Graph, node: int) -> list[Term]:
     data = _data(graph, node)
     if 0 not in data or 1 not in data:
         return []
-    weight = graph.saved(node, "weight") if graph.effects[node] is Effect.ADD and 2 not in data else None
+    # Only the overload with a number (LerpBackward0) is asked for it: the other would have to unpack a tensor.
+    weight = graph.saved(node, "weight") if graph.nodes[node].name().endswith("0") else None
     weight = float(weight) if isinstance(weight, int | float) else None
     gate = data.get(2)
     return [
@@ -152,3 +152,6 @@ _BUILDERS = {
     "Add": _add, "Sub": _add, "Rsub": _rsub, "Addcmul": _addcmul, "Addcdiv": _addcmul, "Lerp": _lerp, "Addmm": _addmm,
     "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "IndexAdd": _plain, "ScatterAdd": _plain,
 }  # fmt: skip
+
+SUMS = frozenset(_BUILDERS) | {"CopySlices"}
+"""The operations that may be an addition of a branch to a stream."""

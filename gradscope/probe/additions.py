@@ -1,0 +1,363 @@
+"""Every addition of a forward pass, as it runs: whose it is, where it is written, how large its terms are.
+
+`AdditionRecorder` is a torch-function mode: it sees each torch call of the forward and hands it on unchanged. It also
+notes what autograd forgets but the search for residual additions needs: constants in products, tensors that enter the
+graph without needing a gradient, and what ran without gradients inside re-entrant checkpoints.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from gradscope.probe.calls import Call, CallTracker
+from gradscope.probe.graph import OUTSIDE, Trace
+from gradscope.probe.operations import operation
+from gradscope.probe.rows import Rows
+from gradscope.probe.tensors import inside_transform
+
+Key = tuple[str, int, int]
+"""An addition across steps: (module, call of the module, which addition of that call)."""
+
+_SUMS = frozenset(
+    ["add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "__sub__", "__rsub__", "__isub__", "subtract", "subtract_", "rsub", "addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_", "addmm", "addmm_", "addmv", "addbmm", "baddbmm", "baddbmm_", "addbmm_", "index_add", "index_add_", "sum", "cat", "concat", "concatenate", "scatter_add", "scatter_add_", "hstack"]
+)
+_TICK = 2.0**-28
+"""Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
+_PRODUCTS = frozenset(["mul", "mul_", "__mul__", "__rmul__", "__imul__", "multiply", "multiply_", "div", "div_", "__truediv__", "__itruediv__", "true_divide"])
+_DIVISIONS = frozenset(["div", "div_", "__truediv__", "__itruediv__", "true_divide"])
+_WEIGHTED = frozenset(
+    ["linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "matmul", "__matmul__", "mm", "bmm", "addmm", "einsum", "layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm", "bilinear", "scaled_dot_product_attention", "multi_head_attention_forward", "rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell", "lstm", "gru", "rnn_tanh", "rnn_relu", "_native_multi_head_attention"]
+)
+"""Calls through which a tensor that needs no gradient enters the part of the model that learns."""
+
+_NORMS = frozenset({"layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm"})
+"""Of these only the first tensor is data; the others are weights and running statistics."""
+
+_TRACED_NAMES = {
+    "linear": "Linear", "layer_norm": "NativeLayerNorm", "batch_norm": "NativeBatchNorm", "group_norm": "NativeGroupNorm",
+    "rms_norm": "RmsNorm", "instance_norm": "InstanceNorm", "matmul": "Matmul", "__matmul__": "Matmul", "mm": "Mm", "bmm": "Bmm",
+    "einsum": "Einsum", "conv1d": "Convolution", "conv2d": "Convolution", "conv3d": "Convolution", "embedding": "Embedding",
+    "scaled_dot_product_attention": "ScaledDotProductAttention", "multi_head_attention_forward": "MultiHeadAttentionForward",
+    "__getitem__": "Index", "chunk": "Split", "split": "Split", "dropout": "NativeDropout", "to": "ToCopy", "float": "ToCopy",
+    "reshape": "View", "flatten": "View", "contiguous": "Clone", "type": "ToCopy", "type_as": "ToCopy", "half": "ToCopy",
+    "bfloat16": "ToCopy", "interpolate": "Interpolate", "pad": "ConstantPadNd", "max_pool2d": "MaxPool2DWithIndices",
+    "avg_pool2d": "AvgPool2D", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div", "truediv": "Div", "rmul": "Mul",
+    "radd": "Add", "iadd": "Add", "isub": "Sub", "imul": "Mul", "itruediv": "Div", "concat": "Cat", "concatenate": "Cat",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Addition:
+    """One executed addition (or concatenation).
+
+    Attributes:
+        op: The function's name, "add_" for instance.
+        call: The innermost module call it ran in, None outside of the model.
+        key: What it is called on other steps.
+        code: The code object of the user's function it is written in.
+        line: The line in that file.
+        terms: Handles of the norms of its terms as they are added, by their position among the operation's inputs.
+        out: Handle of the norm of the sum.
+    """
+
+    op: str
+    call: Call | None
+    key: Key
+    code: CodeType | None = None
+    line: int | None = None
+    terms: tuple[int | None, ...] = ()
+    out: int | None = None
+
+    @property
+    def file(self) -> str | None:
+        """The source file, as Python knows it."""
+        return None if self.code is None else self.code.co_filename
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What a product multiplied by, where that has no gradient: a number, or None for a tensor (a mask, a drop path)."""
+
+    value: float | None
+    elementwise: bool = False
+    """The factor has an element for each element: a mask, not a scale."""
+
+
+class AdditionRecorder(TorchFunctionMode):
+    """Record the additions of one forward; enter it around the forward and the loss.
+
+    Args:
+        calls: The tracker of module calls that is active in the same forward.
+        rows: Where norms go; None takes none.
+        known: The additions whose norms are wanted; None means those that may be residual, and notes everything that
+            a first analysis needs.
+    """
+
+    def __init__(self, calls: CallTracker, rows: Rows | None = None, known: frozenset[Key] | None = None) -> None:
+        super().__init__()
+        self.additions: dict[Any, Addition] = {}
+        """By the autograd sequence number of the sum's node, or by its Trace."""
+        self.factors: dict[int, Factor] = {}
+        self.hidden: dict[int, list[tuple[int, Trace]]] = {}
+        self.splices: dict[tuple[int, int], Trace] = {}
+        self.unseen_sums: int = 0
+        """Additions that ran without a gradient."""
+        self._calls = calls
+        self._rows = rows
+        self._known = known
+        self._counts: dict[int, int] = {}
+        self._clock = 0
+        self._traces: dict[int, tuple[weakref.ref[torch.Tensor], Trace]] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name: str = getattr(func, "__name__", "")
+        if name not in _SUMS:
+            result = func(*args, **kwargs)
+            if self._known is None:
+                self._note(name, args, kwargs, result)
+            return result
+        if inside_transform() or torch._C._current_graph_task_id() != -1:
+            return func(*args, **kwargs)
+        return self._sum(func, name, args, kwargs)
+
+    # Sums ------------------------------------------------------------------------------------------------------------
+
+    def _sum(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        addition = self._begin(name)
+        terms = _terms(name, args, kwargs)
+        wanted = self._rows is not None and len(terms) > 1 and self._wants(addition.key, terms)
+        if wanted and name.endswith("_") and self._rows is not None:  # in place: the first term is about to be overwritten
+            addition.terms = tuple(self._norm(name, terms, i, args, kwargs) for i in range(len(terms)))
+        raw = [(i, term, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad] if self._known is None else []
+        result = func(*args, **kwargs)
+        if not isinstance(result, torch.Tensor):
+            return result
+        if not result.requires_grad:
+            if self._known is None:
+                self._note(name, args, kwargs, result, addition)
+            return result
+        if wanted and self._rows is not None:
+            if not addition.terms:
+                addition.terms = tuple(self._norm(name, terms, i, args, kwargs) for i in range(len(terms)))
+            addition.out = self._rows.norm(result)
+        sequence = _sum_sequence(result)
+        if sequence is not None:
+            self.additions[sequence] = addition
+            if self._known is None:
+                self._splice(terms)
+                for position, term, trace in raw:
+                    if term.is_floating_point() or term.is_complex():
+                        self.hidden.setdefault(sequence, []).append((position, trace))
+        return result
+
+    def _begin(self, name: str) -> Addition:
+        call = self._calls.stack[-1] if self._calls.stack else None
+        count = self._counts[id(call)] = self._counts.get(id(call), -1) + 1
+        addition = Addition(name, call, (call.module, call.call, count) if call is not None else ("", -1, count))
+        if self._known is None:
+            addition.code, addition.line = _written_at(sys._getframe(3))
+        return addition
+
+    def _wants(self, key: Key, terms: list[torch.Tensor]) -> bool:
+        if self._known is not None:
+            return key in self._known
+        first = terms[0]
+        return (
+            torch.is_grad_enabled()
+            and any(term.requires_grad for term in terms)
+            and all(
+                (term.is_floating_point() or term.is_complex()) and term.layout is torch.strided and term.dim() > 0 for term in terms
+            )
+            and all(term.shape == first.shape for term in terms)
+            and first.numel() > 1
+        )
+
+    def _norm(self, name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+        assert self._rows is not None
+        with torch.no_grad():
+            return self._rows.norm(_as_added(name, terms, i, args, kwargs))
+
+    # What autograd does not keep --------------------------------------------------------------------------------------
+
+    def _note(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, addition: Addition | None = None
+    ) -> None:
+        if inside_transform() or torch._C._current_graph_task_id() != -1:
+            return
+        first = result if isinstance(result, torch.Tensor) else next(iter(_tensors((result,))), None)
+        if first is None:
+            return
+        if first.requires_grad:
+            self._note_graph(name, args, kwargs, first)
+        elif first.is_floating_point() or first.is_complex():
+            self._note_trace(name, args, kwargs, result, addition)
+
+    def _note_graph(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> None:
+        node = result.grad_fn
+        if node is None:
+            return
+        if name in _PRODUCTS and len(args) > 1:
+            self._note_factor(name, args, result, node)
+        tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
+        self._splice(tensors)
+        if name in _WEIGHTED or (name in _PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
+            for position, tensor in enumerate(tensors[:1] if name in _NORMS else tensors):
+                if not tensor.requires_grad and tensor.is_floating_point() and tensor.dim() > 0:
+                    self.hidden.setdefault(node._sequence_nr(), []).append((position, self._trace(tensor)))
+
+    def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
+        for factor in args[:2]:
+            if isinstance(factor, int | float):
+                value = (1.0 / factor if factor else None) if name in _DIVISIONS else float(factor)
+                self.factors[node._sequence_nr()] = Factor(value)
+            elif isinstance(factor, torch.Tensor) and not factor.requires_grad:
+                self.factors[node._sequence_nr()] = Factor(None, factor.numel() == result.numel())
+
+    def _note_trace(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, addition: Addition | None
+    ) -> None:
+        tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
+        inputs: list[Any] = []
+        for tensor in tensors:
+            if tensor.requires_grad:
+                if tensor.grad_fn is not None:
+                    inputs.append((tensor.grad_fn, tensor.output_nr))
+            elif tensor.is_floating_point() or tensor.is_complex():
+                inputs.append(self._trace(tensor))
+        weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
+        short = _traced_name(name, weighted)
+        for part in _tensors((result,)):
+            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape))
+            self._remember(part, trace)
+            if addition is not None and len(inputs) > 1 and addition.call is not None:
+                self.unseen_sums += 1
+                self.additions[trace] = addition
+
+    def _splice(self, tensors: list[torch.Tensor]) -> None:
+        for tensor in tensors:
+            known = self._traces.get(id(tensor))
+            if known is None or not tensor.requires_grad or known[0]() is not tensor:
+                continue
+            node = tensor.grad_fn
+            if node is not None and operation(node.name()) == "CheckpointFunction":
+                self.splices[node._sequence_nr(), tensor.output_nr] = known[1]
+
+    def _trace(self, tensor: torch.Tensor) -> Trace:
+        known = self._traces.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        trace = Trace("", (), OUTSIDE, tuple(tensor.shape) if not tensor.is_nested else ())
+        self._remember(tensor, trace)
+        return trace
+
+    def _now(self) -> float:
+        """Return a sequence number between the last autograd node and the next, larger than the last returned."""
+        self._clock += 1
+        return float(torch.autograd._get_sequence_nr()) - 0.5 + self._clock * _TICK
+
+    def _remember(self, tensor: torch.Tensor, trace: Trace) -> None:
+        self._traces[id(tensor)] = (weakref.ref(tensor), trace)
+
+
+def _traced_name(name: str, weighted: bool) -> str:
+    bare = name.strip("_")
+    if name in _TRACED_NAMES:
+        found = _TRACED_NAMES[name]
+    elif bare in _TRACED_NAMES:
+        found = _TRACED_NAMES[bare]
+    else:
+        found = "".join(part.capitalize() for part in bare.split("_"))
+    return "Linear" if weighted and found == "Matmul" else found
+
+
+def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _tensors(tuple(value))
+
+
+def _terms(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that are summed, by their position among the autograd node's inputs."""
+    if name in {"cat", "concat", "concatenate", "hstack"}:
+        items = args[0] if args else kwargs.get("tensors", ())
+        return [item for item in items if isinstance(item, torch.Tensor)] if isinstance(items, tuple | list) else []
+    if name == "sum":
+        return _stacked(args, kwargs)
+    if name.startswith(("index_add", "scatter_add")):
+        return [item for item in (args[0] if args else None,) if isinstance(item, torch.Tensor)]
+    named = [kwargs[key] for key in ("input", "other", "end", "tensor1", "tensor2") if key in kwargs]
+    return [item for item in (*args, *named) if isinstance(item, torch.Tensor)]
+
+
+def _stacked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    stacked = args[0] if args else kwargs.get("input")
+    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+    if not isinstance(stacked, torch.Tensor) or stacked.grad_fn is None or operation(stacked.grad_fn.name()) != "Stack":
+        return []
+    dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
+    if not isinstance(dim, int) or dim % stacked.dim() != stacked.grad_fn._saved_dim % stacked.dim():  # type: ignore[attr-defined]
+        return []
+    return list(stacked.unbind(dim))
+
+
+def _as_added(name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """Return a term as it enters the sum, after the factor that the addition itself applies."""
+    term = terms[i].detach()
+    if name.startswith("lerp"):
+        weight = args[2] if len(args) > 2 else kwargs.get("weight", 0.5)
+        weight = weight.detach() if isinstance(weight, torch.Tensor) else weight
+        return term * (1 - weight) if i == 0 else term * weight
+    if name.startswith("addc") and i == 1 and len(terms) > 2:
+        other = terms[2].detach()
+        product = term * other if name.startswith("addcmul") else term / other
+        return product * kwargs.get("value", 1)
+    if name.startswith(("addmm", "baddbmm", "addbmm", "addmv")) and len(terms) > 2:
+        if i == 0:
+            return term * kwargs.get("beta", 1)
+        return (torch.matmul(term, terms[2].detach()) * kwargs.get("alpha", 1)) if i == 1 else term
+    alpha = kwargs.get("alpha", 1)
+    return term * alpha if i == 1 and alpha != 1 else term
+
+
+def _sum_sequence(result: torch.Tensor) -> int | None:
+    """Return the sequence number of the node that holds the sum; for a view written in place that of its base."""
+    node = result.grad_fn
+    if node is None:
+        return None
+    base = result._base
+    if base is not None and base.grad_fn is not None and operation(base.grad_fn.name()) == "CopySlices":
+        node = base.grad_fn
+    number: int = node._sequence_nr()
+    return number
+
+
+_INSIDE: dict[str, bool] = {}
+_TORCH_FOLDER = str(Path(torch.__file__).parent) + "/"
+_OUR_FOLDER = str(Path(__file__).parent) + "/"
+
+
+def _written_at(frame: FrameType | None) -> tuple[CodeType | None, int | None]:
+    """Find the innermost frame that is neither torch's nor ours."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        inside = _INSIDE.get(file)
+        if inside is None:
+            inside = _INSIDE[file] = file.startswith((_TORCH_FOLDER, _OUR_FOLDER, "<"))
+        if not inside:
+            return frame.f_code, frame.f_lineno
+        frame = frame.f_back
+    return None, None

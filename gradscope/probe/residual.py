@@ -1,0 +1,233 @@
+"""Which additions are residual: of two terms one, the skip, is the stream itself, the other, the branch, works on it.
+
+For two terms A and B of a sum, A is the skip where - up to operations that hand a stream on (reshape, cast, scale,
+dropout, slice, projection shortcut, earlier residual sums) - it is a tensor that B is computed from. The first such
+tensor going back from A is the *join*. What lies between the join and B is the branch, and it must do work:
+something with weights, an attention, a transform. The search goes back from both terms in execution order and stops at
+the join, so that it costs no more than the branch is long.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gradscope.probe.additions import AdditionRecorder
+from gradscope.probe.branch import PURE, Region, examine
+from gradscope.probe.chain import FactorOf, Link, follow, starts
+from gradscope.probe.graph import Graph, Tensor, Trace
+from gradscope.probe.terms import SUMS, Product, Term, terms_of
+
+
+@dataclass(slots=True)
+class Residual:
+    """A residual addition of the graph.
+
+    Attributes:
+        node: The addition.
+        join: The stream tensor both terms come from.
+        skip: The term that is the stream.
+        branch: The term that is computed from it.
+        link: What lies on the skip between the sum and the join.
+        region: What lies on the branch.
+        kind: identity, scaled, gated, projection or concat.
+        group: The first addition of its parallel group (itself where it is alone).
+    """
+
+    node: int
+    join: Tensor
+    skip: Term
+    branch: Term
+    link: Link
+    region: Region
+    kind: str = "identity"
+    group: int = -1
+
+    @property
+    def entries(self) -> tuple[Tensor, ...]:
+        """What the branch reads from before the join."""
+        return self.region.entries
+
+
+class Finder:
+    """Decide for each addition of a graph, in execution order, whether it is residual.
+
+    Args:
+        graph: The graph.
+        constants: The factor a product node applies, where the forward saw one (see `AdditionRecorder.factors`).
+    """
+
+    def __init__(self, graph: Graph, factor_of: FactorOf) -> None:
+        self.graph = graph
+        self.found: dict[int, list[Residual]] = {}
+        self.factor_of = factor_of
+
+    def decide(self, node: int, terms: list[Term]) -> list[Residual]:
+        """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
+        best: list[Residual] = []
+        for skip in terms:
+            found = [
+                residual
+                for branch in terms
+                if branch is not skip and (residual := self._pair(node, skip, branch, terms)) is not None
+            ]
+            if len(found) > len(best) or (found and len(found) == len(best) and _rank(found[0]) < _rank(best[0])):
+                best = found
+        if best:
+            self.found[node] = best
+        return best
+
+    def _pair(self, node: int, skip: Term, branch: Term, terms: list[Term]) -> Residual | None:
+        meeting = _meet(self.graph, skip, branch, self.found, self.factor_of)
+        if meeting is None:
+            return None
+        join, link, visited, jumps = meeting
+        region = examine(self.graph, join, branch, visited, jumps, self.found, self.factor_of)
+        if not _accepted(self.graph, join, skip, branch, link, region):
+            return None
+        return Residual(node, join, skip, branch, link, region)
+
+
+def _rank(residual: Residual) -> tuple[int, ...]:
+    link = residual.link
+    return (bool(residual.region.reach & PURE), link.projection, len(link.gates), len(link.sums), len(link.path))
+
+
+def _meet(
+    graph: Graph,
+    skip: Term,
+    branch: Term,
+    found: dict[int, list[Residual]],
+    factor_of: FactorOf,
+) -> tuple[Tensor, Link, set[int], dict[int, Residual]] | None:
+    """Go back from both terms, latest operation first, to the first stream tensor that the branch reads as well."""
+    chain: dict[Tensor, Link] = {link.tensor: link for link in starts(skip)}
+    read: set[Tensor] = set(branch.tensors)
+    outputs: dict[int, list[Tensor]] = {}
+    chain_open = {tensor[0] for tensor in chain}
+    read_open = {tensor[0] for tensor in read}
+    for tensor in chain:
+        outputs.setdefault(tensor[0], []).append(tensor)
+    heap = [-node for node in chain_open | read_open]
+    heapq.heapify(heap)
+    queued = chain_open | read_open
+    visited: set[int] = set()
+    jumps: dict[int, Residual] = {}
+    while heap and chain_open and read_open:
+        node = -heapq.heappop(heap)
+        links = [chain[tensor] for tensor in outputs.get(node, ())]
+        for link in links:
+            if link.tensor in read:
+                return link.tensor, link, visited, jumps
+        fresh: list[int] = []
+        if links:
+            chain_open.discard(node)
+            for link in links:
+                for longer in follow(graph, link, found, factor_of):
+                    if longer.tensor not in chain:
+                        chain[longer.tensor] = longer
+                        outputs.setdefault(longer.tensor[0], []).append(longer.tensor)
+                        chain_open.add(longer.tensor[0])
+                        fresh.append(longer.tensor[0])
+        if node in read_open:
+            read_open.discard(node)
+            visited.add(node)
+            sources = _sources(graph, node, found, chain_open, jumps)
+            read.update(sources)
+            read_open.update(source for source, _ in sources)
+            fresh.extend(source for source, _ in sources)
+        for source in fresh:
+            if source not in queued:
+                queued.add(source)
+                heapq.heappush(heap, -source)
+    return None
+
+
+def _sources(
+    graph: Graph, node: int, found: dict[int, list[Residual]], chain_open: set[int], jumps: dict[int, Residual]
+) -> list[Tensor]:
+    """What a node of the branch reads. A whole residual block is stepped over where the skip does not lead into it."""
+    residuals = found.get(node)
+    if residuals and len(residuals) == 1 and residuals[0].kind != "concat":
+        block = residuals[0]
+        if not any(block.join[0] < other < node for other in chain_open):
+            jumps[node] = block
+            return [block.join, *block.entries]
+    return [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
+
+
+def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, region: Region) -> bool:
+    if not region.works or region.reweighs or link.sign * skip.sign < 0:
+        return False
+    if link.parts and region.disjoint(link.parts):
+        return False
+    if region.reach & PURE and (link.sums or link.projection or not region.residuals):
+        return False
+    if link.projection and (link.sums or not region.bends or region.residuals or region.resampled > link.resampled):
+        return False
+    if isinstance(graph.nodes[join[0]], Trace) and region.residuals:
+        return False
+    return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _gate_counts(graph: Graph, join: Tensor, gate: Tensor, branch: Term, region: Region) -> bool:
+    """A data-dependent factor on the skip counts where it is 1 - g with g on the branch, or depends on the stream."""
+    if branch.convex or region.shares_gate(gate):
+        return True
+    return depends_on(graph, gate, join)
+
+
+def depends_on(graph: Graph, tensor: Tensor, ancestor: Tensor) -> bool:
+    """Tell whether a tensor is computed from another one."""
+    if tensor == ancestor:
+        return True
+    stack, seen = [tensor[0]], {tensor[0]}
+    while stack:
+        node = stack.pop()
+        for source, number, _ in graph.inputs[node]:
+            if (source, number) == ancestor:
+                return True
+            if source > ancestor[0] and source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return False
+
+
+def find_residuals(graph: Graph, recorder: AdditionRecorder, *, unseen: Callable[[int], bool]) -> dict[int, list[Residual]]:
+    """Find the residual additions of a graph, by node.
+
+    Args:
+        graph: The graph behind the losses.
+        recorder: What the forward saw.
+        unseen: Tells whether a node ran where the recorder could not look (TorchScript), so that its sums count as well.
+    """
+    factors = recorder.factors
+    finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])))
+    in_place = frozenset(key for key, addition in recorder.additions.items() if isinstance(key, int))
+    for node, name in enumerate(graph.names):
+        if name not in SUMS:
+            continue
+        key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
+        if key not in recorder.additions and not unseen(node):
+            continue
+        terms = terms_of(graph, node, sums_in_place=in_place)
+        if len(terms) > 1 and _same_shape(graph, node, terms):
+            finder.decide(node, terms)
+    return finder.found
+
+
+_ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "ScatterAdd"})
+
+
+def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
+    """A stream and its branch have the sum's shape; scores, biases and losses do not."""
+    shape = graph.shape((node, 0))
+    if shape is None or graph.names[node] in _ANY_SHAPE:
+        return True
+    if math.prod(shape) <= 1:
+        return False
+    return all(
+        graph.shape(term.tensors[0]) in (shape, None) for term in terms if term.product is Product.NONE
+    )
