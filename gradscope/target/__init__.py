@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gradscope.target.from_module import from_module
     from gradscope.target.listing import list_targets
     from gradscope.target.load import load
     from gradscope.target.subject import Batch, Origin, Subject
 
-__all__ = ["Batch", "Origin", "Subject", "list_targets", "load"]
+__all__ = ["Batch", "Origin", "Subject", "from_module", "list_targets", "load"]
 
-_HOME = {"load": "load", "list_targets": "listing", "Batch": "subject", "Origin": "subject", "Subject": "subject"}
+_HOME = {
+    "load": "load", "list_targets": "listing", "from_module": "from_module",
+    "Batch": "subject", "Origin": "subject", "Subject": "subject",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,1 @@
+"""Real architectures of torchvision, timm and transformers, inspected by target string alone."""
