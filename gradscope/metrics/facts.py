@@ -52,6 +52,7 @@ class Facts:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self._sites_at: dict[int, tuple[Site, ...]] = {}
 
     # Steps ------------------------------------------------------------------------------------------------------
 
@@ -290,8 +291,12 @@ class Facts:
 
     def sites_at(self, step: int) -> tuple[Site, ...]:
         """Residual additions with their numbers at a step, in order of execution."""
-        numbers = self._site_numbers.get(step, {})
-        return tuple(replace(site, **numbers[site.row]) if site.row in numbers else site for site in self._static_sites)
+        if step not in self._sites_at:
+            numbers = self._site_numbers.get(step, {})
+            self._sites_at[step] = tuple(
+                replace(site, **numbers[site.row]) if site.row in numbers else site for site in self._static_sites
+            )
+        return self._sites_at[step]
 
     @cached_property
     def _site_numbers(self) -> dict[int, dict[int, dict[str, Any]]]:

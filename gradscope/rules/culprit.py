@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gradscope.metrics.depth import DepthProfile, Station, cliff
 from gradscope.metrics.facts import Facts
+from gradscope.rules.finding import Finding, Severity, Value
 
 CLIFF_SHARE = 0.5
 """Share of the whole change (fraction) that one block must cause to be blamed alone: more than all others together."""
@@ -31,6 +32,21 @@ def depth_culprit(profile: DepthProfile, total: float) -> Place:
     if profile.stations[first].kind == "start" and profile.num_blocks > 0:
         first = profile.ends[1]
     return Place(profile.stations[first], False, None)
+
+
+def finding_at(
+    facts: Facts,
+    code: str,
+    severity: Severity,
+    module: str,
+    message: str,
+    evidence: Mapping[str, Value],
+    advice: str,
+    call: int = 0,
+) -> Finding:
+    """Return a finding with the file and line of its module's class in the user's code."""
+    file, line = facts.place(module)
+    return Finding(code, severity, module, message, advice, evidence, call, file, line)
 
 
 def station_module(station: Station) -> str:

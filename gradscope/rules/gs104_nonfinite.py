@@ -125,7 +125,7 @@ def _from_statistics(facts: Facts) -> Birth | None:
 
 
 def _extreme_row(norms: Mapping[int, float | None], *, last: bool) -> int | None:
-    rows = [row for row, norm in norms.items() if _bad(norm)]
+    rows = [row for row, norm in norms.items() if norm is not None and not math.isfinite(norm)]
     if not rows:
         return None
     return max(rows) if last else min(rows)

@@ -95,3 +95,89 @@ WARN_ABSORPTION = Threshold(
     "fraction", 0.2, "fraction of elements of a residual sum that the branch does not change", JUDGED,
     "bfloat16 absorbs 17 % at a branch of 1 % of the stream: beyond it a fifth of the branch does nothing.",
 )
+
+WARN_BRANCH = Threshold(
+    "forward_ratio", 10.0, "norm of the branch over norm of the skip, as added", JUDGED,
+    "Above 10 the stream keeps less than 1 % of its energy: the skip no longer carries anything.",
+)
+IDLE_BRANCH = Threshold(
+    "forward_ratio", 0.01, "norm of the branch over norm of the skip, as added", JUDGED,
+    "A branch below 1 % of the stream changes the next block's input by less than dropout does.",
+)
+CANCELLING_COSINE = Threshold(
+    "cosine", -0.5, "cosine between the gradients through branch and skip", JUDGED,
+    "In every healthy wiring measured it is 0 within 0.02; -0.5 at more than one step is a systematic opposition.",
+)
+CANCELLED_SHARE = Threshold(
+    "remaining", 0.5, "fraction of the skip's gradient that is left after the branch is added", JUDGED,
+    "Below one half the block takes away more gradient than it passes on.",
+)
+SKIP_DECADES = Threshold(
+    "decades", 1.0, "decades (log10) of all constant skip factors multiplied", JUDGED,
+    "A factor of ten over the whole depth is what learning rates can absorb.",
+)
+PLAIN_DEPTH = Threshold(
+    "blocks", 30.0, "blocks without a single skip", JUDGED,
+    "Plain stacks of 20 to 24 layers were trained with a good initialisation, those of 60 and more only by exception.",
+)
+ATTENTION_DEPTH = Threshold(
+    "attentions", 4.0, "attention layers without a single skip", MEASURED,
+    "A Transformer without skips already failed to learn a copying task at 4 layers.",
+)
+SAMPLE_COSINE = Threshold(
+    "sample_cosine", 0.9999, "mean cosine between the samples of a batch", JUDGED,
+    "A weak predictor, since a common offset raises it too: only near-identity is worth a remark.",
+)
+SATURATED = Threshold(
+    "fraction", 0.5, "fraction of values whose derivative is below 2 % of its maximum", JUDGED,
+    "Half of the gradient is blocked in this layer.",
+)
+DEAD_UNITS = Threshold(
+    "fraction", 0.5, "fraction of units that are off for every sample", "the level that AutoTrainer and SageMaker use",
+    "A tenth of dead units is normal in a He-initialised ReLU network; beyond half the layer has lost its width.",
+)
+ENTROPY = Threshold(
+    "entropy", 0.1, "mean entropy of attention rows over log(number of visible keys)", JUDGED,
+    "1 is uniform; below 0.1 each query looks at one key and passes no gradient to the logits.",
+)
+LOGIT = Threshold(
+    "logit", 50.0, "largest attention logit before the softmax", JUDGED,
+    "A lead of 50 is a factor of e^50: the softmax is a hard choice in every precision.",
+)
+PEAK = Threshold(
+    "peak", 100.0, "largest absolute value over root mean square of a station", JUDGED,
+    "A Gaussian stream of a million values peaks at 5; 100 means that single channels carry it.",
+)
+PROBABILITIES = Threshold(
+    "fraction", 0.99, "fraction of rows given to the loss that are probabilities", JUDGED,
+    "Rows that are non-negative and sum to one are no accident; one in a hundred may be rounding.",
+)
+FEW_SAMPLES = Threshold(
+    "samples", 8.0, "values per normalisation statistic", "measured error of the standard deviation",
+    "At 8 values a standard deviation is 26 % off, at 4 39 %, at 2 61 %.",
+)
+LARGE_UPDATE = Threshold(
+    "update_to_weight", 0.1, "norm of one update over norm of the weights", JUDGED,
+    "A tenth of the weights replaced in one step; 1e-4 to 1e-2 is normal.",
+)
+SMALL_UPDATE = Threshold(
+    "update_to_weight", 1e-6, "norm of one update over norm of the weights", JUDGED,
+    "A million steps to change the weights; 1e-4 to 1e-2 is normal.",
+)
+DAMPING = Threshold(
+    "epsilons", 10.0, "gradient root mean square in units of Adam's epsilon (1e-8)", "law: |g| / (|g| + epsilon)",
+    "At 10 epsilons the step is 9 % too short, at 1 half of it is gone.",
+)
+DAMPED_SHARE = Threshold(
+    "share", 0.1, "fraction of weight matrices whose steps are damped", JUDGED,
+    "One tensor with a small gradient is common, a tenth of all is a setting.",
+)
+STREAM_ERROR = Threshold(
+    "relative_error", 0.02, "relative rounding error of the stream at its end", "measured: 0.0012 "
+    "sqrt(additions) in bfloat16",
+    "Two per cent of noise on the stream is what 280 bfloat16 additions make.",
+)
+FLOOR_SHARE = Threshold(
+    "floor_fraction", 0.05, "fraction of non-zero float16 gradients in the lowest four octaves", JUDGED,
+    "What lies just above the floor continues below it: about as much was rounded to zero.",
+)

@@ -10,20 +10,70 @@ from gradscope.errors import ConfigError
 from gradscope.rules import (
     gs101_vanishing,
     gs102_exploding,
+    gs103_cliff,
     gs104_nonfinite,
     gs105_dead,
     gs106_disconnected,
+    gs107_through_time,
+    gs108_anisotropic,
     gs109_zero_by_design,
+    gs201_swamping,
+    gs202_idle_branch,
+    gs203_cancelling,
+    gs204_scaled_skip,
+    gs205_no_skips,
+    gs301_collapse,
+    gs302_saturated,
+    gs303_dead_units,
+    gs304_attention,
+    gs305_starved_queries,
+    gs306_massive,
+    gs401_underflow,
+    gs402_overflow,
+    gs403_absorption,
+    gs404_low_precision,
+    gs405_adam_epsilon,
+    gs501_large_update,
+    gs502_no_update,
+    gs601_few_samples,
+    gs602_loss_mistake,
+    gs603_unused,
+    gs604_synthetic,
 )
 from gradscope.rules.rule import Rule
 
 MODULES = (
     gs101_vanishing,
     gs102_exploding,
+    gs103_cliff,
     gs104_nonfinite,
     gs105_dead,
     gs106_disconnected,
+    gs107_through_time,
+    gs108_anisotropic,
     gs109_zero_by_design,
+    gs201_swamping,
+    gs202_idle_branch,
+    gs203_cancelling,
+    gs204_scaled_skip,
+    gs205_no_skips,
+    gs301_collapse,
+    gs302_saturated,
+    gs303_dead_units,
+    gs304_attention,
+    gs305_starved_queries,
+    gs306_massive,
+    gs401_underflow,
+    gs402_overflow,
+    gs403_absorption,
+    gs404_low_precision,
+    gs405_adam_epsilon,
+    gs501_large_update,
+    gs502_no_update,
+    gs601_few_samples,
+    gs602_loss_mistake,
+    gs603_unused,
+    gs604_synthetic,
 )
 
 
@@ -54,8 +104,9 @@ def rule(code: str) -> Rule:
     for known in RULES:
         if wanted in (known.code.lower(), known.name):
             return known
-    near = difflib.get_close_matches(code.strip().upper(), [known.code for known in RULES], 1, 0.0)
-    raise ConfigError(f"there is no rule {code!r}.", hint=f"gradscope explain {near[0]}")
+    labels = {label: known.code for known in RULES for label in (known.code.lower(), known.name)}
+    near = difflib.get_close_matches(wanted, labels, 1, 0.0)
+    raise ConfigError(f"there is no rule {code!r}.", hint=f"gradscope explain {labels[near[0]]}")
 
 
 def levels_of(overrides: Mapping[str, float] | None) -> dict[str, dict[str, float]]:

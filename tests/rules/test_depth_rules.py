@@ -83,7 +83,9 @@ def test_collapse_of_the_gradient_after_some_steps_is_found():
 def test_the_verdict_does_not_depend_on_loss_scale_batch_or_width(per_block):
     def essence(recording):
         diagnosis = diagnose(recording)
-        return diagnosis.verdict, [(f.code, f.severity, f.module) for f in diagnosis.findings]
+        # GS4 judges what number formats and Adam's epsilon lose, which does depend on the scale; it never decides this.
+        relative = [f for f in diagnosis.findings if not f.code.startswith("GS4")]
+        return diagnosis.verdict, [(f.code, f.severity, f.module) for f in relative]
 
     recording = stack(12, decades_per_block=per_block)
     expected = essence(recording)

@@ -23,9 +23,10 @@ def test_a_rule_is_found_by_code_or_name_in_any_case():
 
 
 def test_an_unknown_rule_names_the_nearest_one():
-    with pytest.raises(ConfigError, match="GS011") as error:
-        rule("GS011")
-    assert error.value.hint == "gradscope explain GS101"
+    for wrong, code in (("GS1O1", "GS101"), ("vanishing", "GS101"), ("GS6O4", "GS604"), ("no-skip", "GS205")):
+        with pytest.raises(ConfigError, match=wrong) as error:
+            rule(wrong)
+        assert error.value.hint == f"gradscope explain {code}"
 
 
 @pytest.mark.parametrize("key", ["GS101.decade", "GS999.decades", "decades", "GS101"])

@@ -1,0 +1,122 @@
+"""GS301: tokens (or samples) become so alike that nothing can tell them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.metrics.facts import Facts
+from gradscope.rules import levels
+from gradscope.rules.culprit import finding_at, surroundings
+from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+
+def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
+    """Judge the token cosine near the loss at the first and the last step; samples only where there are no tokens."""
+    first, later = facts.last_cosine("token_cosine"), facts.last_cosine("token_cosine", later=True)
+    for value, warn, is_later in (
+        (first, thresholds["warn_token_cosine"], False),
+        (later, thresholds["warn_later_token_cosine"], True),
+    ):
+        if value is not None and value >= thresholds["token_cosine"]:
+            return [_tokens(facts, value, "error", thresholds["token_cosine"], later=is_later)]
+        if value is not None and value >= warn:
+            return [_tokens(facts, value, "warning", warn, later=is_later)]
+    samples = facts.last_cosine("sample_cosine")
+    if first is None and samples is not None and samples >= thresholds["sample_cosine"]:
+        return [_samples(facts, samples, thresholds["sample_cosine"])]
+    return []
+
+
+def _tokens(facts: Facts, value: float, severity: Severity, limit: float, *, later: bool) -> Finding:
+    module, call = _first_above(facts, "token_cosine", limit, later=later)
+    when = "after some steps" if later else "at initialisation"
+    around = surroundings(facts)
+    return finding_at(
+        facts,
+        "GS301",
+        severity,
+        module,
+        f"The tokens of a sequence are nearly the same vector at the end of the stream {when} (mean cosine "
+        f"{value:.3f}); "
+        f"from `{module}` on it is above {limit:g}.",
+        {"token_cosine": value, "threshold_token_cosine": limit, "later": later},
+        (
+            "Depth-scaled branches (DeepNorm, 1/sqrt(L)) or Pre-LN, and a stronger positional signal."
+            if around.has_skips
+            else "Add skips around attention: x + attention(norm(x)). No learning rate or initialisation repairs this."
+        ),
+        call,
+    )
+
+
+def _samples(facts: Facts, value: float, limit: float) -> Finding:
+    module, call = _first_above(facts, "sample_cosine", limit, later=False)
+    return finding_at(
+        facts,
+        "GS301",
+        "warning",
+        module,
+        f"All samples of the batch give nearly the same activation at the end of the stream (mean cosine "
+        f"{value:.5f}).",
+        {"sample_cosine": value, "threshold_sample_cosine": limit},
+        "Check that the inputs differ, and that biases or saturated units do not swamp them; He or orthogonal "
+        "weights keep "
+        "samples apart.",
+        call,
+    )
+
+
+def _first_above(facts: Facts, metric: str, limit: float, *, later: bool) -> tuple[str, int]:
+    """Return the first station from which on the cosine stays above the limit."""
+    values = facts.observed_later(metric) if later else facts.observed(metric)
+    order = [(s.module, s.call) for s in facts.stations if (s.module, s.call) in values] or list(values)
+    place = order[-1]
+    for candidate in reversed(order):
+        if values[candidate] < limit:
+            break
+        place = candidate
+    return place
+
+
+DOC = RuleDoc(
+    measures="""
+The mean cosine between the tokens of a sequence (off the diagonal), at the stations of the residual stream, at the
+first and the last watched step. For networks without tokens, the mean cosine between samples of the batch.""",
+    why="""
+Attention averages. Without a strong enough skip, tokens become the same vector after a few layers (rank collapse),
+the gradient of queries and keys dies, and the loss stays at that of guessing by frequency. Gradient norms show none
+of it: a ten-layer Transformer without skips has perfectly ordinary norms at step 0 and a token cosine of 1.000.""",
+    false_positives="""
+Tokens of a constant or heavily padded input *are* alike. A common offset (large biases) raises the cosine without
+harm; the level is set high for that reason. The sample cosine is a weak predictor and only warns at near-identity.""",
+    example="""
+```python
+def forward(self, x):
+    return self.attention(self.norm(x))       # x + was forgotten
+```""",
+    advice="""
+1. Skips around attention and feed-forward.
+2. With skips: DeepNorm or branches scaled by 1/sqrt(L), or Pre-LN.
+3. A larger positional signal.""",
+    references=(
+        "Dong et al. 2021, Attention is Not All You Need: Pure Attention Loses Rank Doubly Exponentially "
+        "(arXiv:2103.03404)",
+        "Noci et al. 2022, Signal Propagation in Transformers and the Role of Rank Collapse (arXiv:2206.03126)",
+    ),
+)
+
+RULE = Rule(
+    code="GS301",
+    name="collapse",
+    severity="error",
+    summary="Tokens or samples become so alike that nothing can tell them apart.",
+    thresholds=(
+        levels.FAIL_TOKEN_COSINE,
+        levels.WARN_TOKEN_COSINE,
+        levels.WARN_LATER_TOKEN_COSINE,
+        levels.SAMPLE_COSINE,
+    ),
+    check=check,
+    doc=DOC,
+)

@@ -1,0 +1,93 @@
+"""GS305: queries and keys get next to no gradient while values learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from gradscope.metrics.attention import AttentionBalance
+from gradscope.metrics.facts import Facts
+from gradscope.rules import levels
+from gradscope.rules.culprit import finding_at, surroundings
+from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+
+def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
+    """Judge the ratio at the first step at which all attentions have one (zero-initialised designs wake up later)."""
+    balances = [b for b in facts.attention_balances if b.worst_log10 is not None]
+    if not balances:
+        return []
+    values = [b.worst_log10 for b in balances if b.worst_log10 is not None]
+    middle = median(values)
+    low = [b for b in balances if _low(b, thresholds["warn_log10_ratio"])]
+    if not low:
+        return []
+    fails = [b for b in balances if _low(b, thresholds["log10_ratio"])]
+    severity: Severity = "error" if len(fails) * 2 > len(balances) else "warning"
+    first = (fails or low)[0]
+    return [
+        finding_at(
+            facts,
+            "GS305",
+            severity,
+            first.module,
+            f"Queries and keys of `{first.module}` get 10^{first.worst_log10:.1f} of the gradient of its values "
+            f"({len(low)} of {len(balances)} attention layers, median 10^{middle:.1f}): attention cannot learn "
+            "where to look.",
+            {
+                "log10_ratio": first.worst_log10,
+                "median_log10_ratio": middle,
+                "threshold_log10_ratio": thresholds["log10_ratio" if severity == "error" else "warn_log10_ratio"],
+                "attentions": len(balances),
+                "starved": len(low),
+            },
+            (
+                "The tokens have become alike (see GS301) or attention is a hard choice (GS304): DeepNorm, "
+                "branches scaled by "
+                "1/sqrt(L), Pre-LN, or a stronger positional signal."
+                if surroundings(facts).has_skips
+                else "Add skips around attention: without them tokens become alike, and queries and keys lose their "
+                "gradient."
+            ),
+        )
+    ]
+
+
+def _low(balance: AttentionBalance, limit: float) -> bool:
+    return balance.worst_log10 is not None and balance.worst_log10 <= limit
+
+
+DOC = RuleDoc(
+    measures="""
+log10(‖dW_q‖ / ‖dW_v‖) and the same for keys, per attention layer, at step 0. -0.1 to about -3 is normal; -8 is the
+rounding noise of float32.""",
+    why="""
+If all tokens are alike, it makes no difference where attention looks, so queries and keys get no gradient and
+attention stays random, while values, and everything else, train. The parameter norms of the layer as a whole look
+healthy.""",
+    false_positives="""
+A single layer below the level (the first or the last one) is common and only warns; an error needs the majority of
+the layers. Attention over a single key has nothing to choose: its query gradients are exactly zero and not judged
+here. Fused query-key-value weights cannot be told apart and are not measured.""",
+    example="""
+```python
+for block in blocks:
+    x = block.attention(x)          # no skip: by layer 16 queries get 1e-8 of what values get
+```""",
+    advice="""
+See GS301: skips; depth-scaled branches; Pre-LN; a stronger positional signal.""",
+    references=(
+        "Noci et al. 2022, Signal Propagation in Transformers and the Role of Rank Collapse (arXiv:2206.03126)",
+    ),
+)
+
+RULE = Rule(
+    code="GS305",
+    name="starved-queries",
+    severity="error",
+    summary="Queries and keys get next to no gradient while values learn.",
+    thresholds=(levels.FAIL_QUERY_TO_VALUE, levels.WARN_QUERY_TO_VALUE),
+    check=check,
+    doc=DOC,
+)

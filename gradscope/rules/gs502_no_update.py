@@ -1,0 +1,106 @@
+"""GS502: weights with a gradient that the optimizer does not change, or hardly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.metrics.columns import middle
+from gradscope.metrics.facts import Facts
+from gradscope.metrics.silence import covering_modules
+from gradscope.metrics.weights import Parameter
+from gradscope.rules import levels
+from gradscope.rules.culprit import common_module, finding_at
+from gradscope.rules.finding import Finding
+from gradscope.rules.numbers import listed
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+from gradscope.rules.updates import updates_at_last_step
+
+
+def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
+    """Report matrices that never move, else a median ratio that is too small."""
+    ratios = updates_at_last_step(facts)
+    still = [p for p, _ in ratios if _never_moves(facts, p)]
+    if still:
+        return [_still(facts, still, len(ratios))]
+    usual = middle(ratio for _, ratio in ratios)
+    if usual is None or usual >= thresholds["update_to_weight"]:
+        return []
+    smallest, value = min(ratios, key=lambda pair: pair[1])
+    return [
+        finding_at(
+            facts,
+            "GS502",
+            "warning",
+            smallest.module,
+            f"One step changes half of the weight matrices by less than {usual:.0e} of their norm (least "
+            f"`{smallest.name}`: "
+            f"{value:.0e}); 1e-4 to 1e-2 is normal.",
+            {
+                "update_to_weight": usual,
+                "threshold_update_to_weight": thresholds["update_to_weight"],
+                "lr": facts.learning_rate,
+                "step": max(facts.update_norms),
+            },
+            "Raise the learning rate (under SGD: by the inverse of the gradient's size), or use Adam.",
+        )
+    ]
+
+
+def _never_moves(facts: Facts, parameter: Parameter) -> bool:
+    updates = [facts.update_norms[step].get(parameter.row) for step in facts.update_norms]
+    return any(update is not None for update in updates) and not any(updates)
+
+
+def _still(facts: Facts, still: Sequence[Parameter], total: int) -> Finding:
+    half = [p for p in still if p.dtype.removeprefix("torch.") in ("float16", "bfloat16")]
+    module = common_module(covering_modules(facts, [p.name for p in still]))
+    return finding_at(
+        facts,
+        "GS502",
+        "warning",
+        module,
+        f"{len(still)} of {total} weight matrices ({listed([p.name for p in still])}) get a gradient and do not "
+        "change by a "
+        "single bit.",
+        {"unchanged": len(still), "of": total, "half_precision": len(half)},
+        (
+            "In half precision an update below half a unit in the last place is lost: keep float32 master "
+            "weights, or use "
+            "stochastic rounding."
+            if len(half) == len(still)
+            else "Check that the optimizer holds these parameters (it may have been built before they were replaced) "
+            "and that the learning rate is not zero."
+        ),
+    )
+
+
+DOC = RuleDoc(
+    measures="""
+‖W_after − W_before‖ / ‖W‖ of every weight matrix with a gradient, of the steps that the optimizer really took:
+whether any matrix never changes, and whether the median ratio is too small.""",
+    why="""
+A parameter that the optimizer does not hold (it was built before a layer was replaced), a learning rate of zero, or
+an update that rounds away in half precision: the gradient is perfect and nothing is learnt.""",
+    false_positives="""
+The first steps of a warm-up that starts at zero. Layers held back on purpose by their own learning rate of zero.""",
+    example="""
+```python
+optimizer = torch.optim.Adam(model.parameters())
+model.head = nn.Linear(512, 10)          # replaced after: the new head is in no optimizer
+```""",
+    advice="""
+1. Build the optimizer last.
+2. Half precision: float32 master weights.
+3. Otherwise raise the learning rate.""",
+    references=("PyTorch documentation, torch.optim: constructing an optimizer",),
+)
+
+RULE = Rule(
+    code="GS502",
+    name="no-update",
+    severity="warning",
+    summary="Weights get a gradient and the optimizer does not change them, or hardly.",
+    thresholds=(levels.SMALL_UPDATE,),
+    check=check,
+    doc=DOC,
+)

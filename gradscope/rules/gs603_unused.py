@@ -1,0 +1,69 @@
+"""GS603: parameters that took no part in the watched steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradscope.metrics.facts import Facts
+from gradscope.metrics.silence import covering_modules
+from gradscope.rules.culprit import common_module, finding_at
+from gradscope.rules.finding import Finding
+from gradscope.rules.gs106_disconnected import disconnected, unreached
+from gradscope.rules.numbers import count, listed
+from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+
+def check(facts: Facts, _: Levels) -> Sequence[Finding]:
+    """Report in one remark all unreached parameters that GS106 does not."""
+    cut = {p.row for p in disconnected(facts)}
+    idle = [p for p in unreached(facts) if p.row not in cut]
+    if not idle:
+        return []
+    places = covering_modules(facts, [p.name for p in idle])
+    uncalled = sum(not facts.was_called(p.module) for p in idle)
+    why = "their modules were not called" if uncalled == len(idle) else "the loss does not depend on them"
+    if 0 < uncalled < len(idle):
+        why = "they were not called, or the loss does not depend on them"
+    return [
+        finding_at(
+            facts,
+            "GS603",
+            "info",
+            common_module(places) if len(places) > 1 else places[0],
+            f"{count(len(idle), 'parameter')} got no gradient in the watched steps: {why} ({listed(places)}).",
+            {"parameters": len(idle), "not_called": uncalled, "elements": sum(p.num_elements for p in idle)},
+            "Nothing, if it is meant (experts without tokens, heads of another task). Otherwise remove them, or "
+            "freeze them with "
+            "requires_grad_(False); distributed training needs find_unused_parameters for them.",
+        )
+    ]
+
+
+DOC = RuleDoc(
+    measures="""
+Parameters with `requires_grad=True` that no watched backward reached, although nothing is cut in front of the loss:
+their modules were not called, or the loss does not use what they computed.""",
+    why="""
+Usually this is on purpose. Sometimes a layer was built and forgotten, and in distributed training unused parameters
+stop the run.""",
+    false_positives="""
+Experts of a mixture that received no token, heads of other tasks, layers skipped by stochastic depth: on purpose, and
+therefore information. A few watched steps see only a part of the routing.""",
+    example="""
+```python
+self.projection = nn.Linear(64, 64)          # built, never used in forward
+```""",
+    advice="""
+Remove or freeze what is not needed.""",
+    references=("PyTorch documentation, DistributedDataParallel: find_unused_parameters",),
+)
+
+RULE = Rule(
+    code="GS603",
+    name="unused-parameters",
+    severity="info",
+    summary="Parameters took no part in the watched steps.",
+    thresholds=(),
+    check=check,
+    doc=DOC,
+)
