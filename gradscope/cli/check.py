@@ -13,7 +13,7 @@ from gradscope.cli.gate_settings import GateOptions, GateSettings, gate_settings
 from gradscope.cli.gating import Judged, judge_all
 from gradscope.cli.options import MeasuringOptions, spread
 from gradscope.cli.request import configuration, request_for
-from gradscope.cli.results import check_format, note, save, show
+from gradscope.cli.results import check_format, check_writable, note, save, show
 from gradscope.cli.shown_settings import shown_settings
 from gradscope.cli.step_summary import append_step_summary
 from gradscope.config import Config
@@ -102,6 +102,7 @@ def check(
 ) -> int:
     """Judge everything, print it, and return the gate's exit code."""
     config = configuration(measuring)
+    check_writable(html, output, output_file, write_baseline_to)
     output_format = check_format(output_format or config.settings.get("output-format", "full"))
     settings = gate_settings(
         GateOptions(

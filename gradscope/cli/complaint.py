@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -22,17 +23,18 @@ def complain(error: GradscopeError) -> None:
 
 
 def one_line(error: GradscopeError) -> str:
-    """Tell the error in one line of plain text."""
-    place = f"{_place(error)}: " if error.file else ""
-    told = f"error: {place}{' '.join(str(error).split())}"
-    hint = f" try: {' '.join(error.hint.split())}" if error.hint else ""
-    return visible(told + hint)
+    """Tell the error in one line of plain text; several next commands are joined by "or"."""
+    told = f"error: {_place(error)}{' '.join(str(error).split())}"
+    if not error.hint:
+        return visible(told)
+    stop = "" if told.endswith((".", "?", "!")) else "."
+    hints = " or ".join(" ".join(line.split()) for line in error.hint.splitlines() if line.strip())
+    return visible(f"{told}{stop} try: {hints}")
 
 
 def _draw(error: GradscopeError, console: Console) -> None:
     told = Text("error: ", style="bold red")
-    if error.file:
-        told.append(f"{_place(error)}: ", style="bold default")
+    told.append(visible(_place(error)), style="bold default")
     told.append(_lines(str(error)), style="not bold default")
     console.print(told, overflow="fold")
     if error.hint:
@@ -44,4 +46,9 @@ def _lines(text: str) -> str:
 
 
 def _place(error: GradscopeError) -> str:
-    return f"{error.file}:{error.line}" if error.line else f"{error.file}"
+    """Return "file:line: ", unless the message says so itself."""
+    if not error.file:
+        return ""
+    place = f"{error.file}:{error.line}" if error.line else error.file
+    named = f"{Path(error.file).name}:{error.line}" if error.line else Path(error.file).name
+    return "" if named in str(error) else f"{place}: "

@@ -11,7 +11,7 @@ from gradscope.cli.listing import list_targets_of
 from gradscope.cli.measuring import measured
 from gradscope.cli.options import MeasuringOptions, spread
 from gradscope.cli.request import configuration, request_for, thresholds_for
-from gradscope.cli.results import check_format, save, show
+from gradscope.cli.results import check_format, check_writable, save, show
 from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED
 from gradscope.gate.outcome import Outcome
 from gradscope.gate.thresholds import split_thresholds
@@ -61,6 +61,7 @@ def inspect(
 ) -> int:
     """Inspect one target; the exit code says only whether that worked."""
     check_format(output_format)
+    check_writable(html, output, output_file)
     if list_targets:
         return list_targets_of(target)
     config = configuration(measuring)

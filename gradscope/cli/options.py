@@ -163,5 +163,5 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
     ]
     spread_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by typer
     spread_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    del spread_command.__wrapped__  # type: ignore[attr-defined]  # or inspect would look through to the command
+    del spread_command.__wrapped__  # or inspect would look through to the command
     return spread_command

@@ -9,7 +9,7 @@ import typer
 
 from gradscope.cli.debugging import remember_debug
 from gradscope.cli.reading import read_recording
-from gradscope.cli.results import check_format, save, show
+from gradscope.cli.results import check_format, check_writable, save, show
 from gradscope.errors import EXIT_CLEAN
 from gradscope.gate.outcome import Outcome
 from gradscope.rules.verdict import diagnose
@@ -48,6 +48,7 @@ def report(
 ) -> int:
     """Judge the saved run with today's rules and print it."""
     check_format(output_format)
+    check_writable(html, output, output_file)
     recording = read_recording(run)
     diagnosis = diagnose(recording)
     save(recording, diagnosis, output, html)

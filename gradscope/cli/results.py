@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gradscope.cli.emit import emit, write_text
 from gradscope.config import check_choice
+from gradscope.errors import RecordError
 from gradscope.gate.outcome import Outcome
 from gradscope.record import Recording
 from gradscope.report.formats.render import render_outcomes
@@ -18,6 +19,18 @@ from gradscope.rules.finding import Diagnosis
 def check_format(name: str) -> str:
     """Refuse an unknown output format before anything is measured."""
     return check_choice("output-format", name, "--")
+
+
+def check_writable(*files: Path | None) -> None:
+    """Refuse a file that cannot be written before anything is measured.
+
+    Raises:
+        RecordError: Its folder does not exist, or it is a folder itself.
+    """
+    for file in files:
+        if file is not None and (not file.parent.is_dir() or file.is_dir()):
+            what = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+            raise RecordError(f"cannot write {file}: {what}.")
 
 
 def save(recording: Recording, diagnosis: Diagnosis, output: Path | None, html: Path | None) -> None:

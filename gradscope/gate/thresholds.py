@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from gradscope.config import nearest
 from gradscope.errors import ConfigError
 from gradscope.gate.regression import RULE as REGRESSION
+from gradscope.rules.registry import levels_of
 
 
 def split_thresholds(overrides: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the rules' overrides by "CODE.name", and the comparison's levels by short name, defaults filled in.
 
     Raises:
-        ConfigError: The comparison has no such threshold; unknown ones of rules are refused where they are judged.
+        ConfigError: There is no such threshold.
     """
     levels = REGRESSION.defaults
     judged = {}
@@ -25,4 +26,5 @@ def split_thresholds(overrides: Mapping[str, float]) -> tuple[dict[str, float], 
             levels[name] = value
         else:
             raise ConfigError(f"there is no threshold '{key}'.", rule=nearest(name, levels), hint="gradscope rules")
+    levels_of(judged)  # refuses unknown ones now, not after minutes of measuring
     return judged, levels

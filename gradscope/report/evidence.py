@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from gradscope.report.glyphs import Glyphs
@@ -25,6 +26,8 @@ def evidence_value(name: str, value: Value) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return count(value) if abs(value) >= 10_000 else str(value)  # noqa: PLR2004
+    if isinstance(value, float) and math.isfinite(value) and "cosine" in name:
+        return f"{value:.3f}"
     if isinstance(value, float):
         return decades(value) if "decades" in name or "log10" in name else brief(value)
     return visible(value)

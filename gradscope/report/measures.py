@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -51,6 +52,8 @@ def other_measures(metrics: Mapping[str, float | int | None]) -> list[Measure]:
 def _value(name: str, value: float | int | None) -> str:
     if name in _DECADES or name.endswith("_decades"):
         return decades(value)
+    if name.endswith("cosine") and value is not None and math.isfinite(value):
+        return f"{value:.3f}"
     if isinstance(value, int):
         return count(value)
     return brief(value)

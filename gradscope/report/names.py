@@ -6,11 +6,11 @@ import unicodedata
 
 from rich.cells import cell_len, set_cell_size
 
-_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Control, format (bidi overrides, zero width), surrogate, private, unassigned, line and paragraph separators."""
+_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+"""Control, format (bidi overrides, zero width), surrogate, private, unassigned, and every separator but the space."""
 
-_KEPT = "\u200d"
-"""The zero-width joiner holds emoji such as families together and cannot reorder anything."""
+_KEPT = " \u200d"
+"""The space, and the zero-width joiner, which holds emoji such as families together and cannot reorder anything."""
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character == _KEPT or unicodedata.category(character) not in _ESCAPED_CATEGORIES:
+    if character in _KEPT or unicodedata.category(character) not in _ESCAPED_CATEGORIES:
         return character
     if character in _SHORT_ESCAPES:
         return _SHORT_ESCAPES[character]
@@ -51,6 +51,23 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
     room = width - cell_len(ellipsis)
     head = room // 3
     return set_cell_size(text, head).rstrip() + ellipsis + _last_cells(text, room - head)
+
+
+def fit_dotted(name: str, width: int, ellipsis: str = "…") -> str:
+    """Shorten a dotted module name by its leading parts, so that numbers and the last part stay readable.
+
+    Examples:
+        >>> fit_dotted("model.layers.11.self_attn.q_proj", 24)
+        'm.l.11.self_attn.q_proj'
+    """
+    name = visible(name)
+    parts = name.split(".")
+    for place in range(len(parts) - 1):
+        if cell_len(".".join(parts)) <= width:
+            break
+        if not parts[place].isdecimal():
+            parts[place] = parts[place][:1]
+    return fit(".".join(parts), width, ellipsis)
 
 
 def _last_cells(text: str, width: int) -> str:

@@ -59,7 +59,7 @@ def _draw_finding(finding: Finding, console: Console, glyphs: Glyphs, *, with_ad
     if evidence:
         pairs.append(("evidence", Text(evidence, style="dim")))
     if finding.advice and with_advice:
-        pairs.append(("do", Text(visible(finding.advice))))
+        pairs.append(("advice", Text(visible(finding.advice))))
     draw_pairs(console, [pairs[0]], label_width=0, indent=2)
     if pairs[1:]:
         draw_pairs(console, pairs[1:], indent=4)

@@ -35,7 +35,7 @@ def draw_next(recording: Recording, diagnosis: Diagnosis, console: Console) -> N
     draw_title(console, "Next")
     width = max(len(command) for command, _ in commands)
     for command, purpose in commands:
-        line = Text("  ").append(command, style="cyan")
+        line = Text("  ").append(visible(command), style="cyan")
         if width + 4 + len(purpose) < console.width:
             line.append(" " * (width - len(command)) + "  " + purpose, style="dim")
         console.print(line, no_wrap=False, overflow="fold")

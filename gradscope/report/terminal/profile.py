@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gradscope.report.blocks import Block, Blocks
 from gradscope.report.glyphs import Glyphs
-from gradscope.report.names import fit, shown_module
+from gradscope.report.names import fit_dotted, shown_module
 from gradscope.report.numbers import magnitude
 from gradscope.report.terminal.layout import SEVERITY_STYLES, draw_note, draw_title
 
@@ -41,7 +41,7 @@ def draw_profile(blocks: Blocks, console: Console, glyphs: Glyphs) -> None:
         _draw_later_heading(blocks, console, 2 + name_cells + 2 + 8 + 2 + bar_cells)
     for row in rows:
         line = Text("  ")
-        name = fit(shown_module(row.name, row.call), name_cells, glyphs.ellipsis)
+        name = fit_dotted(shown_module(row.name, row.call), name_cells, glyphs.ellipsis)
         line.append(name + " " * (name_cells - Text(name).cell_len), style=_style(row) or "")
         line.append(f"  {magnitude(row.grad_norm):>8}  ")
         line.append_text(_bar(row, axis, bar_cells, glyphs))

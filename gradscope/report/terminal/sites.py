@@ -7,7 +7,7 @@ from rich.text import Text
 
 from gradscope.record import Recording
 from gradscope.report.glyphs import Glyphs
-from gradscope.report.names import fit, visible
+from gradscope.report.names import fit, fit_dotted, visible
 from gradscope.report.numbers import magnitude, ratio
 from gradscope.report.terminal.layout import draw_title
 
@@ -24,7 +24,7 @@ def draw_sites(recording: Recording, console: Console, glyphs: Glyphs) -> None:
     console.print(Text(heading, style="dim"), no_wrap=True, overflow="crop")
     for number, site in enumerate(recording.rows("sites")):
         row = stats.get(number, {})
-        name = fit(site["name"], name_cells, glyphs.ellipsis)
+        name = fit_dotted(site["name"], name_cells, glyphs.ellipsis)
         line = Text("  " + name + " " * (name_cells - Text(name).cell_len))
         line.append(f" {visible(site['kind'] or ''):<10} {visible(site['placement'] or ''):<8}", style="dim")
         for part, whole in (("branch_norm", "skip_norm"), ("branch_grad_norm", "skip_grad_norm")):

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gradscope.report.blocks import Block, Blocks
 from gradscope.report.glyphs import Glyphs
-from gradscope.report.names import fit, shown_module
+from gradscope.report.names import fit_dotted, shown_module
 from gradscope.report.numbers import count, decades, magnitude
 from gradscope.report.terminal.layout import SEVERITY_STYLES, draw_note, draw_title
 
@@ -94,7 +94,7 @@ def _values(row: Block) -> dict[str, str]:
 def _row_line(row: Block, columns: Sequence[_Column], name_cells: int, glyphs: Glyphs) -> Text:
     severity = next((f.severity for f in row.findings if f.severity != "info"), None)
     style = SEVERITY_STYLES[severity].removeprefix("bold ") if severity else ""
-    name = fit(shown_module(row.name, row.call), name_cells, glyphs.ellipsis)
+    name = fit_dotted(shown_module(row.name, row.call), name_cells, glyphs.ellipsis)
     line = Text("  ").append(name + " " * (name_cells - Text(name).cell_len), style=style)
     values = _values(row)
     for column in columns:
