@@ -1,6 +1,6 @@
-"""Measure D of every token model at 10, 24 and 48 blocks beside the reference table: python -m tests.variants.measure_decades.
+"""Measure D of every token model at 10, 24 and 48 blocks beside the reference table.
 
-Takes about ten minutes on one core with the default of three seeds; name variants to measure only those.
+Run as ``python -m tests.variants.measure_decades``. Takes about ten minutes on one core with the default of three seeds; name variants to measure only those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tests.variants.gradients import end_gradients
 
 def decades_or_nan(name: str, seed: int, layers: int, init: str) -> float:
     """D, or nan where a gradient is zero or not finite."""
-    start, end = (float(g.double().norm()) for g in end_gradients(variants.subject(name, {"layers": layers, "init": init}, seed)))
+    subject = variants.subject(name, {"layers": layers, "init": init}, seed)
+    start, end = (float(gradient.double().norm()) for gradient in end_gradients(subject))
     return math.log10(start / end) if start and end and math.isfinite(start) and math.isfinite(end) else math.nan
 
 
