@@ -1,6 +1,7 @@
 """Measure D of every token model at 10, 24 and 48 blocks beside the reference table.
 
-Run as ``python -m tests.variants.measure_decades``. Takes about ten minutes on one core with the default of three seeds; name variants to measure only those.
+Run as ``python -m tests.variants.measure_decades``, with the names of variants to measure only those. All of them
+with the default of three seeds take about ten minutes on one core.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ def decades_or_nan(name: str, seed: int, layers: int, init: str) -> float:
     return math.log10(start / end) if start and end and math.isfinite(start) and math.isfinite(end) else math.nan
 
 
+def _cell(values: list[float], reference: float | None) -> str:
+    known = "" if reference is None else f" ({reference:+.2f})"
+    if not all(math.isfinite(value) for value in values) or len(values) < 2:
+        return f"{values[0]:+8.2f}{known}"
+    return f"{statistics.fmean(values):+8.2f} ±{statistics.stdev(values):.2f}{known}"
+
+
 def main() -> None:
     """Print one line per variant and scheme."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -37,9 +45,7 @@ def main() -> None:
             cells = []
             for depth, reference in zip(EXPECTED_DEPTHS, expected, strict=True):
                 values = [decades_or_nan(variant.name, seed, depth, init) for seed in range(options.seeds)]
-                spread = statistics.stdev(values) if len(values) > 1 else math.nan
-                known = "" if reference is None else f" ({reference:+.2f})"
-                cells.append(f"{statistics.mean(values):+8.2f} ±{spread:.2f}{known}")
+                cells.append(_cell(values, reference))
             print(f"{variant.name:26} {init:8} " + " ".join(f"{cell:>24}" for cell in cells), flush=True)
 
 
