@@ -26,9 +26,11 @@ from gradscope.probe.tensors import inside_transform, tensors_in
 _TO_NUMBERS = frozenset({"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"})
 """Ways out of tensors: what is computed from the numbers can no longer be followed."""
 _LOOKS = frozenset(
-    "__get__ size dim numel stride is_contiguous __len__ __bool__ __repr__ is_floating_point is_complex data_ptr "
-    "element_size get_device __hash__".split()
-)
+    {
+        "__get__", "__bool__", "__hash__", "__len__", "__repr__", "data_ptr", "dim", "element_size", "get_device",
+        "is_complex", "is_contiguous", "is_floating_point", "numel", "size", "stride",
+    }
+)  # fmt: skip
 """Questions about a tensor; only the attribute `data` among the getters takes the values along."""
 
 

@@ -61,9 +61,15 @@ def dtype_for(wish: str | None) -> torch.dtype | None:
 
 
 def place_model(model: nn.Module, device: torch.device | None, dtype: torch.dtype | None) -> None:
-    """Move a model and convert its floating parameters and buffers, in place."""
+    """Move a model and convert its floating parameters and buffers, in place; tensors on meta stay there."""
+
+    def placed(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_meta:
+            return tensor
+        return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
+
     if device is not None or dtype is not None:
-        model.to(device=device, dtype=dtype)
+        model._apply(placed)  # what `Module.to` does as well, but that refuses models with a part on meta
 
 
 def place(value: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:

@@ -91,7 +91,7 @@ class Tables:
     def describe_modules(self, model: nn.Module, called: set[str]) -> None:
         """Fill the table of modules."""
         for name, module in model.named_modules():
-            file, line = place_of_class(type(module))
+            file, line = place_of_class(type(module))  # type: ignore[arg-type]  # classes are hashable
             self.add(
                 "modules", name=name, type=type(module).__name__, role=role_of(module),
                 num_parameters=sum(0 if is_lazy(p) else p.numel() for p in module.parameters(recurse=False)),
