@@ -30,6 +30,7 @@ class Region:
         parameters: Dead parameters, in order.
         next_module: The first call after the region that does get a gradient, None where none does.
         next_is_off: Whether that call's output is exactly zero for the whole batch.
+        next_starts_at_zero: Whether that is because its own weight is exactly zero.
         underflowed: Whether the gradient is so small just above that the zeros are rounding.
         only_input: Whether only parameters that multiply an all-zero input are dead, not what lies below.
     """
@@ -39,6 +40,7 @@ class Region:
     parameters: tuple[Parameter, ...]
     next_module: str | None
     next_is_off: bool
+    next_starts_at_zero: bool
     underflowed: bool
     only_input: bool = False
 
@@ -73,6 +75,21 @@ def _moved(facts: Facts, row: int) -> bool:
         if update is not None and weight is not None and update > MOVED_PER_RATE * rate * weight:
             return True
     return False
+
+
+def closed_doors(facts: Facts) -> list[Parameter]:
+    """Return the weights that start at exactly zero and do get a gradient: zero-initialised designs open with them.
+
+    Zero biases beside a weight that is not zero are everywhere and close nothing; a single number (ReZero's alpha) and
+    a gain (of a zero-initialised norm or a LayerScale) do.
+    """
+    if not facts.steps:
+        return []
+    weights = facts.weight_norms.get(facts.steps[0], {})
+    grads = facts.parameter_gradients.get(facts.steps[0], {})
+    solid = {p.module for p in facts.parameters if weights.get(p.row)}
+    zero = [p for p in facts.trainable if weights.get(p.row) == 0.0 and grads.get(p.row)]
+    return [p for p in zero if p.is_matrix or p.num_elements == 1 or p.module not in solid]
 
 
 def regions(facts: Facts, silent: Sequence[Parameter]) -> tuple[Region, ...]:
@@ -128,13 +145,20 @@ def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Regi
         parameters=tuple(dead),
         next_module=None if following is None else facts.call_modules[following],
         next_is_off=following is not None and facts.call_forwards.get(facts.steps[0], {}).get(following) == 0.0,
+        next_starts_at_zero=following is not None and _starts_at_zero(facts, facts.call_modules[following]),
         underflowed=_underflowed(facts, culprit, following),
     )
 
 
 def _loose_region(facts: Facts, parameter: Parameter) -> Region:
     rows = facts.calls_of.get(parameter.module)
-    return Region(parameter.module, 0, (parameter,), None, False, False, only_input=bool(rows))
+    return Region(parameter.module, 0, (parameter,), None, False, False, False, only_input=bool(rows))
+
+
+def _starts_at_zero(facts: Facts, module: str) -> bool:
+    norms = facts.weight_norms.get(facts.steps[0], {})
+    own = [norms.get(p.row) for p in facts.parameters if p.module == module and p.is_matrix]
+    return bool(own) and all(norm == 0.0 for norm in own)
 
 
 def _next_alive(facts: Facts, row: int) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gradscope.metrics.facts import Facts
 from gradscope.rules.finding import Finding
+from gradscope.rules.gs401_underflow import flushed_regions
 from gradscope.rules.numbers import count, listed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
@@ -25,10 +26,17 @@ class Birth:
     line: int | None
     detail: str | None
 
+    @property
+    def made_by_update(self) -> bool:
+        """Whether it is a weight that was finite at first: the optimizer's update made it so."""
+        return self.op == "parameter" and bool(self.step)
+
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     """Find the first step with a non-finite number and the place of its birth."""
     birth = _from_events(facts) or _from_statistics(facts)
+    if birth is not None and birth.made_by_update and flushed_regions(facts):
+        return []
     hit = _parameters_hit(facts)
     bad_loss = next((step for step in facts.steps if _bad(facts.losses.get(step))), None)
     if birth is None and not hit and bad_loss is None:
@@ -65,14 +73,25 @@ def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | Non
     when = f" at step {birth.step}" if birth.step is not None else ""
     if birth.direction == "loss":
         return f"The loss is not finite{when} although every watched activation is: it is born in the loss function."
+    loss = " The loss is not finite." if bad_loss is not None else " The loss is finite, so it would not show there."
+    if birth.op == "parameter":
+        by = f"after the update before step {birth.step}" if birth.made_by_update else "before the first step"
+        return f"The weights of {place} are not finite {by} ({birth.detail or 'no detail'}).{loss}"
     verb = {"forward": "the forward pass", "backward": "the backward pass"}[birth.direction]
     lands = f"; it lands in the gradients of {count(len(hit), 'parameter')} ({listed(hit)})" if hit else ""
-    loss = " The loss is not finite." if bad_loss is not None else " The loss is finite, so it would not show there."
     return f"A NaN or infinity is born in {place}{operation} in {verb}{when}{lands}.{loss}"
 
 
 def _advice(birth: Birth) -> str:
-    text = f"{birth.op or ''} {birth.detail or ''}".lower()
+    text = (birth.op or "").lower()
+    if birth.made_by_update:
+        return (
+            "Lower the learning rate or clip the gradient. In float16 Adam divides by an epsilon of 1e-8 that "
+            "rounds to "
+            "zero: keep the weights in float32 under autocast."
+        )
+    if text in ("parameter", "input"):
+        return "Check how the weights are initialised or loaded, and the data."
     if "softmax" in text:
         return (
             "A softmax over a row in which everything is masked with -inf gives NaN. Mask with a large finite number "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.silence import Region, regions, states
+from gradscope.metrics.silence import Region, closed_doors, regions, states
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.numbers import count, listed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
@@ -20,20 +20,15 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     dead = [p for p in facts.trainable if state[p.row] == "dead"]
     unsure = [p for p in facts.trainable if state[p.row] == "unsure"]
     found = [(region, True) for region in regions(facts, dead) if not region.underflowed] if dead else []
-    if not found and unsure and not _zero_by_design(facts):
+    if not found and unsure and not closed_doors(facts):
         found = [(region, False) for region in regions(facts, unsure) if not region.underflowed]
     found = [(region, certain) for region, certain in found if not _only_selects(region)]
+    silent = {p.row: p.num_elements for region, _ in found for p in region.parameters}
+    share = sum(silent.values()) / max(sum(p.num_elements for p in facts.trainable), 1)
     return [
-        _finding(facts, region, certain, len(found) - MOST_PLACES if number == MOST_PLACES - 1 else 0)
+        _finding(facts, region, certain, share, len(found) - MOST_PLACES if number == MOST_PLACES - 1 else 0)
         for number, (region, certain) in enumerate(found[:MOST_PLACES])
     ]
-
-
-def _zero_by_design(facts: Facts) -> bool:
-    """Whether some weight that gets a gradient is exactly zero itself, as zero-initialised designs have."""
-    step = facts.steps[0]
-    weights, grads = facts.weight_norms.get(step, {}), facts.parameter_gradients.get(step, {})
-    return any(weights.get(p.row) == 0.0 and grads.get(p.row) for p in facts.trainable)
 
 
 def _only_selects(region: Region) -> bool:
@@ -41,13 +36,12 @@ def _only_selects(region: Region) -> bool:
     return all(p.role in ("query", "key") for p in region.parameters)
 
 
-def _finding(facts: Facts, region: Region, certain: bool, further: int) -> Finding:
+def _finding(facts: Facts, region: Region, certain: bool, share: float, further: int) -> Finding:
     file, line = facts.place(region.culprit)
     last = facts.steps[-1]
     names = [parameter.name for parameter in region.parameters]
     more = f" {count(further, 'more place')} like it." if further > 0 else ""
     severity: Severity = "error" if certain and not region.only_input else "warning"
-    share = sum(p.num_elements for p in region.parameters) / max(sum(p.num_elements for p in facts.trainable), 1)
     return Finding(
         code="GS105",
         severity=severity,
@@ -72,15 +66,20 @@ def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
     still = f" and still is at step {last}" if certain else f" (only step {last} was watched)"
     if region.only_input:
         return f"`{region.culprit}` receives nothing but zeros: the gradient of {listed(names)} is exactly zero{still}."
-    why = (
-        f": `{region.next_module}` behind it is off for every sample" if region.next_is_off else ""
-    )
+    why = ""
+    if region.next_is_off:
+        why = f": `{region.next_module}` behind it gives exactly zero for every sample"
     return f"No gradient passes back into `{region.culprit}`: that of {listed(names)} is exactly zero{still}{why}."
 
 
 def _advice(region: Region, certain: bool) -> str:
     if not certain:
         return "Watch a few optimizer steps (--steps 11): zero at step 0 may be by design."
+    if region.next_is_off and region.next_starts_at_zero:
+        return (
+            f"Two factors in a row are exactly zero, here and in `{region.next_module}`: neither can move the other. "
+            "Initialise one of them at random."
+        )
     if region.next_is_off:
         return (
             "Every unit is off for every sample, so nothing can move it back: check the bias in front of it, "

@@ -11,6 +11,9 @@ from gradscope.rules.finding import Finding
 from gradscope.rules.numbers import count, listed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
+LEFT_OUT = "…"
+"""How the detail of a cut ends when it affects more parameters than it names."""
+
 
 def unreached(facts: Facts) -> list[Parameter]:
     """Return trainable parameters that no watched backward reached, as far as that is known."""
@@ -24,12 +27,11 @@ def unreached(facts: Facts) -> list[Parameter]:
 
 def disconnected(facts: Facts) -> list[Parameter]:
     """Return the unreached parameters whose module ran in front of a cut: the loss does depend on them."""
-    called = [p for p in unreached(facts) if _ran(facts, p.module)]
-    if not called:
-        return []
-    if facts.events_of("cut"):
-        return [p for p in called if _cut_for(facts, p.module) is not None]
-    return called if _everything_below_is_cut(facts, called) else []
+    called = [p for p in unreached(facts) if facts.was_called(p.module)]
+    cut = [p for p in unreached(facts) if _cut_of(facts, p.name) is not None]
+    if cut or not _looked_in_vain(facts):
+        return cut
+    return called if called and _everything_below_is_cut(facts, called) else []
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
@@ -43,7 +45,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
 
 def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float) -> Finding:
     names = [p.name for p in lost if not module or p.name == module or p.name.startswith(module + ".")]
-    cut = _cut_for(facts, module)
+    cut = _cut_of(facts, names[0])
     file, line = (cut.file, cut.line) if cut and cut.file else facts.place(module)
     where = ""
     if cut is not None:
@@ -101,25 +103,20 @@ def _nothing_trains() -> Finding:
     )
 
 
-def _ran(facts: Facts, module: str) -> bool:
-    """Whether the module, or for one used through its weights only its nearest called parent, ran in the forward."""
-    return facts.was_called(module)
-
-
-def _cut_for(facts: Facts, module: str) -> Event | None:
-    """Return the cut that names the module in its detail, else the first cut outside it in one of its parents."""
+def _cut_of(facts: Facts, parameter: str) -> Event | None:
+    """Return the cut that names a parameter in its detail, else the first one that leaves some of its names out."""
     cuts = facts.events_of("cut")
-    named = next((cut for cut in cuts if _names(cut, module)), None)
-    return named or next((cut for cut in cuts if not cut.detail and _encloses(cut.module, module)), None)
+    named = next((cut for cut in cuts if parameter in _named(cut)), None)
+    return named or next((cut for cut in cuts if not cut.detail or cut.detail.endswith(LEFT_OUT)), None)
 
 
-def _names(cut: Event, module: str) -> bool:
-    sources = (cut.detail or "").replace(",", " ").split()
-    return any(module == name or module.startswith(name + ".") or name.startswith(module + ".") for name in sources)
+def _named(cut: Event) -> list[str]:
+    return (cut.detail or "").rpartition(": ")[2].split(", ")
 
 
-def _encloses(outer: str, module: str) -> bool:
-    return outer in ("", module) or module.startswith(outer + ".")
+def _looked_in_vain(facts: Facts) -> bool:
+    """Whether the search for the cut itself failed, so that the order of calls has to tell."""
+    return "where gradients are cut" in facts.recording.tables["confessions"]["what"]
 
 
 def _everything_below_is_cut(facts: Facts, called: Sequence[Parameter]) -> bool:

@@ -43,7 +43,8 @@ def _advice(facts: Facts) -> str:
     around = surroundings(facts)
     if around.post_norm:
         return (
-            "Use DeepNorm (alpha and beta), Admin or B2T initialisation, or Pre-LN: a Post-LN stack narrows with depth."
+            "Use DeepNorm (alpha and beta), Admin or B2T initialisation, or Pre-LN: a Post-LN stack narrows with "
+            "depth."
         )
     if around.has_skips:
         return "Scale the branches by 1/sqrt(number of branches) or start them at zero; widen the narrowest layer."

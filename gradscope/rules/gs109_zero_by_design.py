@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.silence import covering_modules, states
+from gradscope.metrics.silence import closed_doors, covering_modules, states
 from gradscope.metrics.weights import Parameter
 from gradscope.rules.culprit import common_module
 from gradscope.rules.finding import Finding
@@ -20,17 +20,10 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     state = states(facts)
     asleep = [p for p in facts.trainable if state[p.row] == "asleep" and p.is_matrix]
     unsure = [p for p in facts.trainable if state[p.row] == "unsure" and p.is_matrix]
-    keys = _zero_weights(facts)
+    keys = closed_doors(facts)
     if not keys or not (asleep or unsure):
         return []
     return [_finding(facts, asleep or unsure, keys, woke=bool(asleep))]
-
-
-def _zero_weights(facts: Facts) -> list[Parameter]:
-    """Return the tensors that start at exactly zero and do get a gradient: they hold the door of their branch."""
-    weights = facts.weight_norms.get(facts.steps[0], {})
-    grads = facts.parameter_gradients.get(facts.steps[0], {})
-    return [p for p in facts.trainable if weights.get(p.row) == 0.0 and grads.get(p.row)]
 
 
 def _finding(facts: Facts, silent: Sequence[Parameter], keys: Sequence[Parameter], *, woke: bool) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
@@ -9,6 +10,10 @@ from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at, surroundings
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.rule import Levels, Rule, RuleDoc
+
+FEWEST_NUMBERS = 8
+"""Numbers per sample (count) below which samples are alike by necessity: two single numbers have a cosine of 1 "
+"or -1."""
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
@@ -23,9 +28,16 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
         if value is not None and value >= warn:
             return [_tokens(facts, value, "warning", warn, later=is_later)]
     samples = facts.last_cosine("sample_cosine")
-    if first is None and samples is not None and samples >= thresholds["sample_cosine"]:
+    if first is None and samples is not None and samples >= thresholds["sample_cosine"] and _is_wide(facts):
         return [_samples(facts, samples, thresholds["sample_cosine"])]
     return []
+
+
+def _is_wide(facts: Facts) -> bool:
+    """Whether the samples at the last station where their cosine was taken have more than a few numbers each."""
+    shapes = dict(zip(facts.call_modules, facts.recording.tables["calls"]["shape"], strict=True))
+    shape = shapes.get(list(facts.observed("sample_cosine"))[-1][0]) or ()
+    return bool(math.prod(shape[1:]) >= FEWEST_NUMBERS)
 
 
 def _tokens(facts: Facts, value: float, severity: Severity, limit: float, *, later: bool) -> Finding:

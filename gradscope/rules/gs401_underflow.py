@@ -101,7 +101,7 @@ def _at_the_floor(facts: Facts, thresholds: Levels) -> list[Finding]:
 def _outlook(facts: Facts, thresholds: Levels) -> list[Finding]:
     items = _activations(facts)
     lost = fraction_below(items, FORMAT_FLOOR_LOG2["float16"])
-    if lost is None or lost < thresholds["warn_fraction"]:
+    if lost is None or lost < thresholds["fraction"]:
         return []
     worst = max(items, key=lambda item: item.fraction_below(FORMAT_FLOOR_LOG2["float16"]) or 0.0)
     scale = recommended_loss_scale_log2(largest_log2(items))
@@ -117,7 +117,7 @@ def _outlook(facts: Facts, thresholds: Levels) -> list[Finding]:
             + (f"; with a loss scale of 2^{scale} it is {left:.1%}." if left is not None else "."),
             {
                 "underflow_fp16": lost,
-                "threshold_fraction": thresholds["warn_fraction"],
+                "threshold_fraction": thresholds["fraction"],
                 "recommended_loss_scale_log2": scale,
                 "underflow_fp16_scaled": left,
                 "underflow_e5m2": fraction_below(items, FORMAT_FLOOR_LOG2["float8_e5m2"]),
@@ -175,7 +175,7 @@ RULE = Rule(
     name="underflow",
     severity="error",
     summary="Gradients round to zero in the dtype used, or would in float16.",
-    thresholds=(levels.WARN_UNDERFLOW, levels.FLOOR_SHARE),
+    thresholds=(levels.FEW_SMALL, levels.FLOOR_SHARE),
     check=check,
     doc=DOC,
 )

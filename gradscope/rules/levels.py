@@ -83,13 +83,9 @@ CLIFF_SPREADS = Threshold(
     "Six deviations: not one false alarm in a billion blocks were they normal, and some room for heavy tails.",
 )
 
-FAIL_UNDERFLOW = Threshold(
+FEW_SMALL = Threshold(
     "fraction", 0.05, "fraction of non-zero gradient elements that round to zero", JUDGED,
-    "A twentieth of the gradient is gone.",
-)
-WARN_UNDERFLOW = Threshold(
-    "warn_fraction", 0.01, "fraction of non-zero gradient elements that round to zero", JUDGED,
-    "One in a hundred is still harmless.",
+    "A twentieth of the gradient would be gone; one in a hundred is harmless.",
 )
 WARN_ABSORPTION = Threshold(
     "fraction", 0.2, "fraction of elements of a residual sum that the branch does not change", JUDGED,

@@ -7,7 +7,8 @@ from tests.support.recordings import stack
 
 
 def only(recording, code, **thresholds) -> Finding | None:
-    found = [f for f in diagnose(recording, {k.replace("_", ".", 1): v for k, v in thresholds.items()}).findings if f.code == code]
+    levels = {name.replace("_", ".", 1): value for name, value in thresholds.items()}
+    found = [f for f in diagnose(recording, levels).findings if f.code == code]
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -56,7 +57,8 @@ def test_growth_that_the_stream_explains_is_not_exploding():
     diagnosis = diagnose(recording)
     assert diagnosis.metrics["decades"] == pytest.approx(40 * growth)
     assert diagnosis.metrics["excess_decades"] == pytest.approx(0.0, abs=1e-3)
-    plain = edit(edit(recording, "sites", "placement", lambda _: "none"), "sites", "branches", lambda row: row["branches"][1:])
+    plain = edit(recording, "sites", "placement", lambda _: "none")
+    plain = edit(plain, "sites", "branches", lambda row: row["branches"][1:])
     assert only(plain, "GS102").severity == "error"
 
 

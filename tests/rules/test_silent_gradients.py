@@ -56,7 +56,8 @@ def test_without_an_optimizer_nothing_can_wake_up():
 
 
 def test_two_separate_dead_places_are_two_findings_in_forward_order():
-    recording = chain({"a": True, "b": True, "c": True, "d": True}, {"a", "c"}, {"a.weight", "a.bias", "c.weight", "c.bias"})
+    dead = {"a.weight", "a.bias", "c.weight", "c.bias"}
+    recording = chain({"a": True, "b": True, "c": True, "d": True}, {"a", "c"}, dead)
     assert [f.module for f in found(recording, "GS105")] == ["a", "c"]
 
 
@@ -65,7 +66,8 @@ def test_a_zero_bias_beside_a_learning_weight_is_a_shift_that_cancels():
 
 
 def test_a_gradient_that_moves_from_block_to_block_is_not_dead():
-    recording = silence(stack(6), {"layers.2.norm", "layers.2.fc"}, {"layers.2.norm.weight", "layers.2.fc.weight"}, {0, 10})
+    modules, parameters = {"layers.2.norm", "layers.2.fc"}, {"layers.2.norm.weight", "layers.2.fc.weight"}
+    recording = silence(stack(6), modules, parameters, {0, 10})
     assert not found(recording, "GS105")
 
 
@@ -117,24 +119,32 @@ def cut(recording, *prefixes):
     )
 
 
-def test_an_encoder_behind_a_cut_is_disconnected():
-    recording = cut(chain({"encoder.0": True, "encoder.2": True, "head.0": True, "head.2": True}), "encoder.")
+ENCODER = {"encoder.0": True, "encoder.2": True, "head.0": True, "head.2": True}
+
+
+def test_an_encoder_before_all_that_trains_is_disconnected_even_where_the_cut_was_not_found():
+    recording = copied(cut(chain(ENCODER), "encoder."))
+    assert not found(recording, "GS106")
+    add(recording.tables["confessions"], what="where gradients are cut", why="running the forward again raised")
     (finding,) = found(recording, "GS106")
     assert (finding.severity, finding.module) == ("error", "encoder")
     assert diagnose(recording).verdict == "will-not-train"
 
 
 def test_the_place_of_the_cut_is_told():
-    recording = copied(cut(chain({"encoder.0": True, "encoder.2": True, "head.0": True, "head.2": True}), "encoder."))
-    add(recording.tables["events"], step=0, kind="cut", module="", call=0, op="detach", file="model.py", line=17)
+    recording = copied(cut(chain(ENCODER), "encoder."))
+    add(recording.tables["events"], step=0, kind="cut", module="", call=0, op="detach", file="model.py", line=17,
+        detail="no gradient for 4 parameters: encoder.0.weight, encoder.0.bias, encoder.2.weight, encoder.2.bias")
     (finding,) = found(recording, "GS106")
-    assert (finding.file, finding.line) == ("model.py", 17)
+    assert (finding.severity, finding.module, finding.file, finding.line) == ("error", "encoder", "model.py", 17)
+    assert diagnose(recording).verdict == "will-not-train"
     assert "detach" in finding.message
 
 
 def test_a_head_that_the_loss_does_not_use_is_no_failure():
     recording = cut(chain({"body.0": True, "body.1": True, "head": True, "auxiliary": True}), "auxiliary")
     assert not found(recording, "GS106")
+    assert [f.module for f in found(recording, "GS603")] == ["auxiliary"]
 
 
 def test_modules_that_did_not_run_are_no_failure():
