@@ -60,7 +60,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _unexpected(error: BaseException) -> int:
     hint = "the same command with --debug shows the traceback"
-    complain(GradscopeError(f"unexpected {type(error).__name__}: {error}", hint=hint))
+    told = f": {error}" if str(error) else ""
+    complain(GradscopeError(f"unexpected {type(error).__name__}{told}", hint=hint))
     _debug()
     return EXIT_ERROR
 
