@@ -53,7 +53,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS105": Weight(2, 0.5, "No gradient gets back through {module}, and no optimizer step will change that."),
     "GS106": Weight(2, 1, "No gradient can reach {module} although it is meant to learn: the graph is cut."),
     "GS107": Weight(2, 1, "The gradient does not survive the way back through time in {module}."),
-    "GS108": Weight(2, 0.5, "So few directions carry the gradient back that most of what the first layers need is lost."),
+    "GS108": Weight(2, 0.5, "So few directions carry the gradient back that most of what lower layers need is lost."),
     "GS203": Weight(1, 0.5, "The branch of {module} cancels the skip it is added to."),
     "GS205": Weight(1, 0.5, "A stack this deep is hard to train without skips."),
     "GS301": Weight(2, 0.5, "By the last layer all tokens look the same, so the model cannot tell them apart."),
@@ -66,9 +66,9 @@ WEIGHTS: dict[str, Weight] = {
     "GS602": Weight(2, 0.5, "The loss is fed with something else than it expects."),
 }
 """The calibrated combination. Total decades (GS101, GS102), Jacobian anisotropy (GS108) and token similarity (GS301)
-each decide alone where they reach their failing level: `|D| > 3.5 or kappa_J > 40` found 91 % of the failing networks at 8 %
-false alarms, token similarity finds the Transformers among the rest. Query starvation and the middle levels are weak
-alone and count together. Codes that are not here explain or cost, and never decide."""
+each decide alone where they reach their failing level: "|D| > 3.5 or kappa_J > 40" found 91 % of the failing networks
+at 8 % false alarms, token similarity finds the Transformers among the rest. Query starvation and the middle levels are
+weak alone and count together. Codes that are not here explain or cost, and never decide."""
 
 
 def diagnose(recording: Recording, thresholds: Mapping[str, float] | None = None) -> Diagnosis:

@@ -1,0 +1,127 @@
+import math
+
+import pytest
+
+from gradscope.rules import diagnose
+from tests.rules.altered import copied, edit, rename, scaled_loss
+from tests.rules.test_signal_rules import observing
+from tests.support.recordings import add, stack
+
+
+def found(recording, code):
+    return [f for f in diagnose(recording).findings if f.code == code]
+
+
+def in_dtype(dtype, num_blocks=4):
+    return edit(stack(num_blocks), "calls", "dtype", lambda _: dtype)
+
+
+def histogram(recording, first_log2, counts, zeros=0):
+    recording = copied(recording)
+    add(recording.tables["histograms"], step=0, name="layers.1.fc", kind="activation", first_log2=first_log2,
+        counts=counts, zeros=zeros, nonfinite=0)
+    return recording
+
+
+def test_float32_gets_an_outlook_with_the_loss_scale_that_cures_it():
+    # Half of the elements at 2^-30, half at 2^-12: a scale of 2^24 saves all of them.
+    (finding,) = found(histogram(stack(4), -30, [10, *[0] * 17, 10]), "GS401")
+    assert finding.severity == "info"
+    assert finding.evidence["underflow_fp16"] == 0.5
+    assert finding.evidence["underflow_fp16_scaled"] == 0.0
+    assert 2.0 ** (-11 + finding.evidence["recommended_loss_scale_log2"]) <= 2**15
+
+
+def test_gradients_well_inside_float16_get_no_outlook():
+    assert not found(histogram(stack(4), -12, [10, 10]), "GS401")
+
+
+def test_float16_gradients_at_the_floor_are_an_error():
+    (finding,) = found(histogram(in_dtype("float16"), -24, [5, 5, 5, 5, 20, 20]), "GS401")
+    assert finding.severity == "error"
+    assert diagnose(histogram(in_dtype("float16"), -24, [5, 5, 5, 5, 20, 20])).verdict != "will-train"
+
+
+@pytest.mark.parametrize(("dtype", "value", "severity"), [
+    ("float16", 70000.0, "error"), ("float16", math.inf, "error"), ("float16", 30000.0, "warning"),
+    ("float16", 100.0, None), ("float32", 1e6, "info"), ("bfloat16", 1e6, "info"), ("float32", 1e3, None),
+])
+def test_overflow(dtype, value, severity):
+    recording = edit(in_dtype(dtype), "call_stats", "forward_absmax", lambda row: value if row["call"] == 3 else 1.0)
+    assert [f.severity for f in found(recording, "GS402")] == ([severity] if severity else [])
+
+
+def test_absorbed_branches():
+    (finding,) = found(observing("absorption", {"layers.1 + fc": 0.05, "layers.2 + fc": 0.6}), "GS403")
+    assert (finding.severity, finding.module) == ("warning", "layers.2")
+
+
+def test_a_stream_in_bfloat16_is_remarked_and_a_deep_one_warned_of():
+    assert found(in_dtype("bfloat16"), "GS404")[0].severity == "info"
+    assert found(in_dtype("bfloat16", 300), "GS404")[0].severity == "warning"
+    assert not found(stack(300), "GS404")
+
+
+def test_adam_epsilon_depends_on_the_scale_of_the_loss_and_sgd_has_none():
+    small = scaled_loss(stack(4), 1e-6)
+    (finding,) = found(small, "GS405")
+    assert finding.evidence["grad_rms"] == pytest.approx(0.1 / 64 * 1e-6)
+    assert not found(stack(4), "GS405")
+    assert not found(rename(small, optimizer="sgd"), "GS405")
+
+
+def updated(ratio):
+    return edit(stack(4), "parameter_stats", "update_norm", lambda row: ratio * row["weight_norm"])
+
+
+def test_updates_that_are_too_large_too_small_or_missing():
+    assert found(updated(0.5), "GS501")[0].evidence["update_to_weight"] == pytest.approx(0.5)
+    assert found(updated(1e-8), "GS502")[0].evidence["update_to_weight"] == pytest.approx(1e-8)
+    assert "single bit" in found(updated(0.0), "GS502")[0].message
+    for code in ("GS501", "GS502"):
+        assert not found(updated(1e-3), code)
+        assert not found(rename(updated(0.0), optimizer=None), code)
+
+
+def test_half_precision_weights_that_do_not_move_need_master_weights():
+    (finding,) = found(edit(updated(0.0), "parameters", "dtype", lambda _: "bfloat16"), "GS502")
+    assert "master" in finding.advice
+
+
+@pytest.mark.parametrize(("samples", "severity"), [(1, "error"), (2, "warning"), (4, "warning"), (32, None)])
+def test_statistics_of_few_values(samples, severity):
+    findings = found(observing("batch_samples", {"layers.0.norm": 64.0, "layers.1.norm": float(samples)}), "GS601")
+    assert [f.severity for f in findings] == ([severity] if severity else [])
+
+
+def test_a_doubled_softmax_and_its_kin():
+    assert "logits" in found(observing("probabilities_as_logits", {"": 1.0}), "GS602")[0].advice
+    assert "nll_loss" in found(observing("unnormalised_log_probabilities", {"": 1.0}), "GS602")[0].message
+    assert found(observing("loss_classes", {"": 1.0}), "GS602")[0].severity == "error"
+    healthy = observing("loss_classes", {"": 10.0}, recording=observing("probabilities_as_logits", {"": 0.0}))
+    assert not found(healthy, "GS602")
+
+
+def test_parameters_that_did_not_run_are_information():
+    recording = edit(stack(4), "parameters", "takes_part", lambda row: not row["name"].startswith("layers.2.fc"))
+    names = recording.tables["parameters"]["name"]
+    recording = edit(recording, "parameter_stats", "grad_norm",
+                     lambda row: None if names[row["parameter"]].startswith("layers.2.fc") else row["grad_norm"])
+    recording = edit(recording, "modules", "called", lambda row: row["name"] != "layers.2.fc")
+    (finding,) = found(recording, "GS603")
+    assert (finding.severity, finding.module) == ("info", "layers.2.fc")
+    assert "not called" in finding.message
+
+
+def test_what_was_made_up_is_said():
+    (finding,) = found(rename(stack(4), inputs_synthetic=True, inputs="8 x 128 token ids"), "GS604")
+    assert "8 x 128 token ids" in finding.message
+    assert not found(stack(4), "GS604")
+
+
+def test_names_are_left_as_they_are():
+    names = ["[b]x[/b]", "{0}", "<script>", "層"]
+    recording = stack(4, decades_per_block=-1.5, names=names)
+    diagnosis = diagnose(recording)
+    assert diagnosis.findings[0].module == "[b]x[/b]"
+    assert "[b]x[/b]" in diagnosis.reason

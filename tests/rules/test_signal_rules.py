@@ -1,0 +1,153 @@
+import pytest
+
+from gradscope.rules import diagnose
+from tests.rules.altered import copied, edit
+from tests.support.recordings import add, stack
+
+
+def found(recording, code):
+    return [f for f in diagnose(recording).findings if f.code == code]
+
+
+def observing(metric, values, step=0, recording=None):
+    """A stack with observations of one metric: module -> value."""
+    recording = copied(recording or stack(8))
+    for module, value in values.items():
+        add(recording.tables["observations"], step=step, metric=metric, module=module, call=0, value=value)
+    return recording
+
+
+def cosines(values, step=0, recording=None):
+    return observing("token_cosine", {f"layers.{i}": value for i, value in enumerate(values)}, step, recording)
+
+
+def test_collapsed_tokens_are_an_error_from_the_block_on_where_it_happens():
+    recording = cosines([0.2, 0.5, 0.8, 0.95, 0.991, 0.995, 0.999, 1.0])
+    (finding,) = found(recording, "GS301")
+    assert (finding.severity, finding.module) == ("error", "layers.4")
+    assert diagnose(recording).verdict == "will-not-train"
+    assert diagnose(recording).metrics["token_cosine"] == 1.0
+
+
+def test_similar_tokens_alone_do_not_make_a_risk():
+    recording = cosines([0.1] * 7 + [0.95])
+    assert found(recording, "GS301")[0].severity == "warning"
+    assert diagnose(recording).verdict == "will-train"
+
+
+def test_two_middling_signs_together_do():
+    recording = observing("jacobian_anisotropy", {"": 20.0}, recording=cosines([0.1] * 7 + [0.95]))
+    assert diagnose(recording).verdict == "at-risk"
+
+
+def test_collapse_after_some_steps_is_found_although_the_start_looks_well():
+    (finding,) = found(cosines([0.3] * 7 + [0.999], 10, cosines([0.3] * 8)), "GS301")
+    assert finding.evidence["later"] is True
+
+
+def test_later_similarity_has_the_higher_warning_level():
+    assert not found(cosines([0.3] * 7 + [0.95], 10, cosines([0.3] * 8)), "GS301")
+
+
+@pytest.mark.parametrize(("kappa", "severity", "verdict"), [
+    (3.0, None, "will-train"), (20.0, "warning", "will-train"), (60.0, "error", "will-not-train"),
+])
+def test_jacobian_anisotropy(kappa, severity, verdict):
+    recording = observing("jacobian_anisotropy", {"": kappa})
+    assert [f.severity for f in found(recording, "GS108")] == ([severity] if severity else [])
+    assert diagnose(recording).verdict == verdict
+
+
+def test_saturation_is_information():
+    (finding,) = found(observing("saturated_fraction", {"layers.2.fc": 0.1, "layers.3.fc": 0.8}), "GS302")
+    assert (finding.severity, finding.module) == ("info", "layers.3.fc")
+
+
+def test_dead_units_warn_beyond_half_and_never_for_a_tenth():
+    assert not found(observing("dead_fraction", {"layers.2.fc": 0.1}), "GS303")
+    assert found(observing("dead_fraction", {"layers.2.fc": 0.7}), "GS303")[0].severity == "warning"
+
+
+def test_hard_attention_and_large_logits():
+    assert "single keys" in found(observing("attention_entropy", {"layers.2.fc": 0.02}), "GS304")[0].message
+    assert "logit" in found(observing("attention_logit_max", {"layers.2.fc": 80.0}), "GS304")[0].message
+    healthy = observing("attention_entropy", {"layers.2.fc": 0.9})
+    assert not found(observing("attention_logit_max", {"layers.2.fc": 3.0}, recording=healthy), "GS304")
+
+
+def attention(ratios):
+    """A stack whose blocks hold query, key and value projections; queries get `ratio` of the values' gradient."""
+    recording = copied(stack(len(ratios)))
+    for number, ratio in enumerate(ratios):
+        for role in ("query", "key", "value"):
+            name = f"layers.{number}.{role}"
+            row = add(recording.tables["parameters"], name=f"{name}.weight", module=name, shape=[8, 8], dtype="float32",
+                      num_elements=64, requires_grad=True, role=role, takes_part=True)
+            for step in (0, 3, 10):
+                add(recording.tables["parameter_stats"], step=step, parameter=row, weight_norm=1.0, update_norm=1e-3,
+                    grad_norm=ratio if role == "query" else 1.0)
+    return recording
+
+
+def test_starved_queries_in_most_layers_are_an_error():
+    (finding,) = found(attention([1.0, 1e-5, 1e-6, 1e-8]), "GS305")
+    assert (finding.severity, finding.module) == ("error", "layers.1")
+    assert finding.evidence["log10_ratio"] == pytest.approx(-5.0)
+    assert diagnose(attention([1.0, 1e-5, 1e-6, 1e-8])).metrics["query_key_to_value_log10"] == pytest.approx(-8.0)
+
+
+def test_one_starved_layer_of_many_only_warns():
+    (finding,) = found(attention([1.0, 1.0, 1.0, 1e-6]), "GS305")
+    assert finding.severity == "warning"
+
+
+def test_balanced_attention_gives_nothing():
+    assert not found(attention([0.1, 0.01, 0.5]), "GS305")
+
+
+def test_massive_activations():
+    (finding,) = found(observing("activation_peak", {"layers.1": 6.0, "layers.5": 300.0}), "GS306")
+    assert (finding.severity, finding.module) == ("warning", "layers.5")
+
+
+def test_one_steep_block_in_a_flat_stack_is_a_cliff():
+    recording = edit(stack(10), "stream_stats", "grad_norm",
+                     lambda row: row["grad_norm"] * (0.02 if row["station"] < 5 else 1.0))
+    (finding,) = found(recording, "GS103")
+    assert (finding.module, finding.severity) == ("layers.4", "warning")
+    assert not found(stack(10, decades_per_block=-0.2), "GS103")
+
+
+def recurrent(decades, calls=40):
+    recording = copied(stack(2))
+    rows = [add(recording.tables["calls"], module="cell", call=t, shape=[4, 8], dtype="float32") for t in range(calls)]
+    add(recording.tables["modules"], name="cell", type="RNNCell", role="recurrent", num_parameters=64, called=True)
+    for step in (0, 3, 10):
+        for t, row in enumerate(rows):
+            add(recording.tables["call_stats"], step=step, call=row, num_elements=32, forward_norm=1.0,
+                grad_norm=10 ** (decades * (1 - t / (calls - 1))))
+    return recording
+
+
+@pytest.mark.parametrize(
+    ("decades", "severity"), [(-18, "error"), (-5, "warning"), (-1, None), (5, "error"), (1, None)]
+)
+def test_time(decades, severity):
+    findings = found(recurrent(decades), "GS107")
+    assert [f.severity for f in findings] == ([severity] if severity else [])
+    for finding in findings:
+        assert finding.module == "cell"
+        assert finding.evidence["decades"] == pytest.approx(decades)
+
+
+def test_a_gradient_that_underflows_through_time_vanishes():
+    recording = edit(
+        recurrent(-80), "call_stats", "grad_norm", lambda row: 0.0 if row["grad_norm"] < 1e-38 else row["grad_norm"]
+    )
+    (finding,) = found(recording, "GS107")
+    assert finding.severity == "error"
+    assert finding.evidence["unreached_calls"] > 10
+
+
+def test_two_calls_are_weight_sharing_not_time():
+    assert not found(recurrent(-18, calls=2), "GS107")
