@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from gradscope.probe.replay import Replay
-from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, tensors_in
+from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, num_elements, tensors_in
 
 _REINDEX_LIMIT = 16
 """How often per step the module tree is listed anew because an unknown module was called; a model that makes modules
@@ -215,10 +215,9 @@ class CallTracker:
 
 
 def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    try:
-        return tuple(int(size) for size in tensor.shape)
-    except RuntimeError:  # nested tensors have no single shape
-        return (tensor.numel(),)
+    if tensor.is_nested:  # has no single shape
+        return (num_elements(tensor),)
+    return tuple(int(size) for size in tensor.shape)
 
 
 _active: tuple[CallTracker, ...] = ()

@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.probe.calls import Call
 from gradscope.probe.rows import Handle, Rows
-from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, tensors_in
+from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, num_elements, tensors_in
 
 _MAX_OUTPUTS = 4
 """Tensors of one output whose gradients are followed: the main one, and others in case it gets none (an LSTM of which
@@ -110,11 +110,11 @@ class Outputs:
 
     def _output(self, tensor: torch.Tensor, *, measured: bool) -> Output:
         if not differentiable(tensor) or inside_transform() or not torch.is_grad_enabled():
-            return self._measured(Output(tensor.numel()), tensor, measured)
+            return self._measured(Output(num_elements(tensor)), tensor, measured)
         edge = edge_of(tensor)
         output = self._by_edge.get(edge)
         if output is None:
-            output = self._measured(Output(tensor.numel()), tensor, measured)
+            output = self._measured(Output(num_elements(tensor)), tensor, measured)
             self._by_edge[edge] = output
             self._hook(edge, output)
         elif measured and output.forward is None:

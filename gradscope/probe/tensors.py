@@ -79,3 +79,10 @@ def edge_of(tensor: torch.Tensor) -> Edge:
 def inside_transform() -> bool:
     """Tell whether a functorch transform (vmap, grad, jvp) runs: values inside must not be read."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def num_elements(tensor: torch.Tensor) -> int:
+    """Return how many numbers a tensor holds, also where its shape is ragged."""
+    if tensor.is_nested and tensor.layout is torch.jagged:
+        return tensor.values().numel()
+    return tensor.numel()
