@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from gradscope.probe.signals.halves import gradient_cosine
 from gradscope.probe.signals.jacobian import StreamEnd, anisotropy, sub_batch_size
 from gradscope.probe.signals.observer import Observation
 from gradscope.probe.signals.shattering import shattering_cosine
-from gradscope.probe.signals.subbatch import batch_size, mapped, part, with_gradient
+from gradscope.probe.signals.subbatch import batch_size, fresh, part
 
 FindEnds = Callable[[Callable[[], Any]], "tuple[StreamEnd, StreamEnd] | None"]
 """Runs a forward and returns the two ends of its stream, None where it has no stream."""
@@ -95,18 +96,22 @@ def _deep(
     generator: torch.Generator,
 ) -> None:
     dear: tuple[tuple[str, Callable[[], float | None], str], ...] = (
-        ("amplification", lambda: amplification(model, lambda: forward(few), generator), "no output tensor, or zero"),
+        ("amplification", lambda: amplification(model, lambda: forward(fresh(few)), generator), "no output tensor, or zero"),
         ("shattering_cosine", lambda: shattering_cosine(forward, few, generator), "the input has no floating tensor"),
-        ("gradient_cosine", lambda: gradient_cosine(model, loss, batch), "the batch has one sample, or no gradient"),
+        ("gradient_cosine", lambda: gradient_cosine(model, lambda half: loss(fresh(half)), batch), "the batch has one sample, or no gradient"),
     )
     for metric, measure, why_not in dear:
-        found.attempt(metric, lambda m=metric, f=measure, w=why_not: found.add(m, f(), w))  # type: ignore[misc]
+        found.attempt(metric, partial(_keep, found, metric, measure, why_not))
+
+
+def _keep(found: Passes, metric: str, measure: Callable[[], float | None], why_not: str) -> None:
+    found.add(metric, measure(), why_not)
 
 
 def _jacobian(
     found: Passes, forward: Callable[[Any], Any], batch: Any, find_ends: FindEnds, generator: torch.Generator
 ) -> None:
-    ends = find_ends(lambda: forward(mapped(batch, with_gradient)))
+    ends = find_ends(lambda: forward(fresh(batch)))
     if ends is None:
         found.confessions.append(("jacobian_anisotropy", "no stream from input to loss was found"))
         return

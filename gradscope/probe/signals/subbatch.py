@@ -50,11 +50,9 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def with_gradient(value: Tensor) -> Tensor:
-    """Return a copy of a floating tensor that gradients reach and that may be changed in place; others as they are."""
-    if not (value.is_floating_point() or value.is_complex()):
-        return value
-    return value.detach().clone().requires_grad_().clone()
+def fresh(batch: Any) -> Any:
+    """Return a copy of a batch that the model may change in place without harm to the user's."""
+    return mapped(batch, lambda tensor: tensor.detach().clone().requires_grad_(tensor.requires_grad))
 
 
 def _tensors(value: Any) -> list[Tensor]:

@@ -1,0 +1,89 @@
+"""Whether a network trains: each under Adam and SGD, the better of two learning rates, on a task that can be solved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.calibration.networks import Network
+
+NUM_STEPS = 150
+MORE_STEPS = 300
+"""A network that has begun to learn at step 150 gets as many steps again: slow is not dead."""
+BEGUN_SHARE = 0.93
+"""Loss, as a share of that of a guess, below which a network has begun to learn."""
+PASS_SHARE = 0.5
+"""Loss, as a share of that of a guess, below which a network has trained."""
+WINDOW = 8
+
+RATES: dict[str, dict[str, tuple[float, float]]] = {
+    "adam": {"mlp": (1e-3, 3e-3), "transformer": (3e-3, 1e-3), "convolutional": (3e-3, 1e-3),
+             "recurrent": (1e-2, 3e-3)},
+    "sgd": {"mlp": (0.05, 0.005), "transformer": (0.1, 0.03), "convolutional": (0.03, 0.005), "recurrent": (0.5, 0.1)},
+}  # fmt: skip
+"""The two learning rates of each optimizer and family, the likelier one first; SGD has momentum 0.9."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the better of two trainings ended: trained, or how far it came."""
+
+    trained: bool
+    share: float
+    """Final loss (mean of the last 8 steps) over that of a guess; inf where it became non-finite."""
+    steps: int
+    lr: float
+
+
+def outcome(network: Network, optimizer: str) -> Outcome:
+    """Train a network with one optimizer; the second learning rate is tried where the first does not pass."""
+    best: Outcome | None = None
+    for lr in RATES[optimizer][network.family]:
+        found = _train(network, optimizer, lr)
+        if best is None or found.share < best.share:
+            best = found
+        if best.trained:
+            break
+    assert best is not None
+    return best
+
+
+def _train(network: Network, optimizer: str, lr: float) -> Outcome:
+    subject = network.subject()
+    model = subject.model.to(getattr(torch, network.dtype))
+    batches = _endless(list(subject.batches), network.dtype)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    step = torch.optim.Adam(parameters, lr) if optimizer == "adam" else torch.optim.SGD(parameters, lr, momentum=0.9)
+    torch.manual_seed(0)
+    guess = math.log(_num_classes(network))
+    losses: list[float] = []
+    while len(losses) < MORE_STEPS:
+        batch = next(batches)
+        step.zero_grad()
+        loss = subject.loss(subject.call(batch), batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        step.step()
+        losses.append(loss.item())
+        share = sum(losses[-WINDOW:]) / len(losses[-WINDOW:]) / guess
+        if not math.isfinite(share):
+            return Outcome(False, math.inf, len(losses), lr)
+        if len(losses) > WINDOW and share < PASS_SHARE:
+            return Outcome(True, share, len(losses), lr)
+        if len(losses) >= NUM_STEPS and share > BEGUN_SHARE:
+            break
+    return Outcome(False, share, len(losses), lr)
+
+
+def _num_classes(network: Network) -> int:
+    return 16 if network.family in ("transformer", "recurrent") else 10
+
+
+def _endless(batches: list[Any], dtype: str) -> Iterator[Any]:
+    wanted = getattr(torch, dtype)
+    moved = [tuple(x.to(wanted) if x.is_floating_point() else x for x in batch) for batch in batches]
+    while True:
+        yield from moved
