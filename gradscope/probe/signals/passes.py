@@ -96,9 +96,21 @@ def _deep(
     generator: torch.Generator,
 ) -> None:
     dear: tuple[tuple[str, Callable[[], float | None], str], ...] = (
-        ("amplification", lambda: amplification(model, lambda: forward(fresh(few)), generator), "no output tensor, or zero"),
-        ("shattering_cosine", lambda: shattering_cosine(forward, few, generator), "the input has no floating tensor"),
-        ("gradient_cosine", lambda: gradient_cosine(model, lambda half: loss(fresh(half)), batch), "the batch has one sample, or no gradient"),
+        (
+            "amplification",
+            lambda: amplification(model, lambda: forward(fresh(few)), generator),
+            "the output has no tensor or is zero",
+        ),
+        (
+            "shattering_cosine",
+            lambda: shattering_cosine(forward, few, generator),
+            "the input has no floating tensor",
+        ),
+        (
+            "gradient_cosine",
+            lambda: gradient_cosine(model, lambda half: loss(fresh(half)), batch),
+            "the batch has one sample, or no gradient",
+        ),
     )
     for metric, measure, why_not in dear:
         found.attempt(metric, partial(_keep, found, metric, measure, why_not))
