@@ -52,15 +52,15 @@ class DepthProfile:
     @cached_property
     def gradient_decades(self) -> tuple[float | None, ...]:
         """G_l = log10(||g_l|| / ||g_L||) per station; None where either is zero, non-finite or unknown."""
-        top = self.grad_norm[-1] if self.grad_norm else None
+        top = self.grad_norm[self.ends[-1]] if self.grad_norm else None
         return tuple(log10_ratio(norm, top) for norm in self.grad_norm)
 
     @cached_property
     def gradient_decades_rms(self) -> tuple[float | None, ...]:
         """The same for the root mean square of g_l: differs by 0.5 log10(n_L / n_l) where widths change."""
-        if not self.num_elements or not self.num_elements[-1]:
+        top = self.num_elements[self.ends[-1]] if self.num_elements else None
+        if not top:
             return tuple(None for _ in self.stations)
-        top = self.num_elements[-1]
         return tuple(
             None if decades is None or not count else decades + 0.5 * math.log10(top / count)
             for decades, count in zip(self.gradient_decades, self.num_elements, strict=True)
@@ -68,16 +68,18 @@ class DepthProfile:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """Indices of the stations that split the stream into blocks: its first station and the end of every block."""
-        blocks = [i for i, station in enumerate(self.stations) if station.kind == "block"]
-        if not blocks:
+        """Indices of the stations that split the stream into blocks: its starts and the end of every block.
+
+        An encoder and its decoder are two streams, one after the other, each with a start of its own.
+        """
+        if all(station.kind != "block" for station in self.stations):
             return tuple(range(len(self.stations)))
-        return tuple(blocks if blocks[0] == 0 else [0, *blocks])
+        return tuple(i for i, station in enumerate(self.stations) if i == 0 or station.kind in ("start", "block"))
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks between the first and the last block end."""
-        return max(len(self.ends) - 1, 0)
+        """Number of blocks along the stream."""
+        return len(self.blocks)
 
     @cached_property
     def decades(self) -> float | None:
@@ -92,16 +94,20 @@ class DepthProfile:
     @cached_property
     def decades_from_first_block(self) -> float | None:
         """D1 = log10(||g_1|| / ||g_L||): without the embedding or stem, where the first step is often large."""
-        return self.gradient_decades[self.ends[1]] if self.num_blocks > 1 else None
+        if self.num_blocks < 2:  # noqa: PLR2004 - without the first block there would be none
+            return None
+        return self.gradient_decades[self.ends[1] if self.stations[0].kind == "start" else 0]
 
     @cached_property
     def increments(self) -> tuple[float | None, ...]:
         """Every block's d_l = G_{l-1} - G_l, from the input to the loss; negative where it shrinks the gradient."""
-        decades = [self.gradient_decades[i] for i in self.ends]
-        return tuple(
-            None if below is None or above is None else below - above
-            for below, above in pairwise(decades)
-        )
+        pairs = [(self.gradient_decades[i], self.gradient_decades[j]) for i, j in self.blocks]
+        return tuple(None if below is None or above is None else below - above for below, above in pairs)
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """Every block as the indices of the stations below and above it."""
+        return tuple((i, j) for i, j in pairwise(self.ends) if self.stations[j].kind != "start")
 
     @cached_property
     def decades_per_block(self) -> Interval | None:
@@ -161,7 +167,7 @@ FEWEST_BLOCKS_FOR_A_CLIFF = 4
 
 def cliff(profile: DepthProfile) -> Cliff | None:
     """Find the block at which the gradient changes most beyond what the others do; None for fewer than four blocks."""
-    steps = [(i, step) for i, step in zip(profile.ends[1:], profile.increments, strict=True) if step is not None]
+    steps = [(j, step) for (_, j), step in zip(profile.blocks, profile.increments, strict=True) if step is not None]
     if len(steps) < FEWEST_BLOCKS_FOR_A_CLIFF:
         return None
     usual = median(step for _, step in steps)
