@@ -32,6 +32,11 @@ class Case:
     numbers: dict[str, float]
     peers: frozenset[str]
 
+    @property
+    def verdict_nonfinite(self) -> bool:
+        """Whether a NaN or an infinity was met in the watched steps."""
+        return "GS104" in self.codes
+
 
 def cases() -> list[Case]:
     """Join the three tables; networks that lack one of them are left out."""
