@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from gradscope.probe.calls import Call, CallTracker
+from gradscope.probe.calls import Call, CallTracker, Listener
 from gradscope.probe.graph import OUTSIDE, Trace
 from gradscope.probe.operations import operation
+from gradscope.probe.places import Span
 from gradscope.probe.rows import Rows
 from gradscope.probe.tensors import inside_transform
 
@@ -28,14 +29,96 @@ Key = tuple[str, int, int]
 """An addition across steps: (module, call of the module, which addition of that call)."""
 
 _SUMS = frozenset(
-    ["add", "add_", "__add__", "__radd__", "__iadd__", "sub", "sub_", "__sub__", "__rsub__", "__isub__", "subtract", "subtract_", "rsub", "addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_", "addmm", "addmm_", "addmv", "addbmm", "baddbmm", "baddbmm_", "addbmm_", "index_add", "index_add_", "sum", "cat", "concat", "concatenate", "scatter_add", "scatter_add_", "hstack"]
+    [
+        "add",
+        "add_",
+        "__add__",
+        "__radd__",
+        "__iadd__",
+        "sub",
+        "sub_",
+        "__sub__",
+        "__rsub__",
+        "__isub__",
+        "subtract",
+        "subtract_",
+        "rsub",
+        "addcmul",
+        "addcmul_",
+        "addcdiv",
+        "addcdiv_",
+        "lerp",
+        "lerp_",
+        "addmm",
+        "addmm_",
+        "addmv",
+        "addbmm",
+        "baddbmm",
+        "baddbmm_",
+        "addbmm_",
+        "index_add",
+        "index_add_",
+        "sum",
+        "cat",
+        "concat",
+        "concatenate",
+        "scatter_add",
+        "scatter_add_",
+        "hstack",
+    ]
 )
 _TICK = 2.0**-28
 """Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
-_PRODUCTS = frozenset(["mul", "mul_", "__mul__", "__rmul__", "__imul__", "multiply", "multiply_", "div", "div_", "__truediv__", "__itruediv__", "true_divide"])
+_PRODUCTS = frozenset(
+    [
+        "mul",
+        "mul_",
+        "__mul__",
+        "__rmul__",
+        "__imul__",
+        "multiply",
+        "multiply_",
+        "div",
+        "div_",
+        "__truediv__",
+        "__itruediv__",
+        "true_divide",
+    ]
+)
 _DIVISIONS = frozenset(["div", "div_", "__truediv__", "__itruediv__", "true_divide"])
 _WEIGHTED = frozenset(
-    ["linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "matmul", "__matmul__", "mm", "bmm", "addmm", "einsum", "layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm", "bilinear", "scaled_dot_product_attention", "multi_head_attention_forward", "rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell", "lstm", "gru", "rnn_tanh", "rnn_relu", "_native_multi_head_attention"]
+    [
+        "linear",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "matmul",
+        "__matmul__",
+        "mm",
+        "bmm",
+        "addmm",
+        "einsum",
+        "layer_norm",
+        "batch_norm",
+        "group_norm",
+        "instance_norm",
+        "rms_norm",
+        "bilinear",
+        "scaled_dot_product_attention",
+        "multi_head_attention_forward",
+        "rnn_tanh_cell",
+        "rnn_relu_cell",
+        "lstm_cell",
+        "gru_cell",
+        "lstm",
+        "gru",
+        "rnn_tanh",
+        "rnn_relu",
+        "_native_multi_head_attention",
+    ]
 )
 """Calls through which a tensor that needs no gradient enters the part of the model that learns."""
 
@@ -98,8 +181,7 @@ class AdditionRecorder(TorchFunctionMode):
     Args:
         calls: The tracker of module calls that is active in the same forward.
         rows: Where norms go; None takes none.
-        known: The additions whose norms are wanted; None means those that may be residual, and notes everything that
-            a first analysis needs.
+        known: The additions whose norms are wanted; None means all that may be residual.
     """
 
     def __init__(self, calls: CallTracker, rows: Rows | None = None, known: frozenset[Key] | None = None) -> None:
@@ -111,7 +193,11 @@ class AdditionRecorder(TorchFunctionMode):
         self.splices: dict[tuple[int, int], Trace] = {}
         self.unseen_sums: int = 0
         """Additions that ran without a gradient."""
+        self.spans: list[Span] = []
+        """The module calls of the forward, in the order in which they ended."""
         self._calls = calls
+        self._starts: dict[Call, int] = {}
+        self._listener = Listener(self._entered, self._left, None)
         self._rows = rows
         self._known = known
         self._counts: dict[int, int] = {}
@@ -125,12 +211,29 @@ class AdditionRecorder(TorchFunctionMode):
         name: str = getattr(func, "__name__", "")
         if name not in _SUMS:
             result = func(*args, **kwargs)
-            if self._known is None:
-                self._note(name, args, kwargs, result)
+            self._note(name, args, kwargs, result)
             return result
         if inside_transform() or torch._C._current_graph_task_id() != -1:
             return func(*args, **kwargs)
         return self._sum(func, name, args, kwargs)
+
+    def __enter__(self) -> Any:  # noqa: D105 - the base class gives no better type
+        self._calls.listeners.append(self._listener)
+        return super().__enter__()
+
+    def __exit__(self, *details: Any) -> None:
+        super().__exit__(*details)
+        self._calls.listeners.remove(self._listener)
+
+    def _entered(self, call: Call, _module: torch.nn.Module) -> None:
+        self._starts[call] = torch.autograd._get_sequence_nr()
+
+    def _left(self, call: Call, _module: torch.nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
+        self.spans.append(Span(self._starts.pop(call, 0), torch.autograd._get_sequence_nr(), call))
+
+    @property
+    def _call(self) -> Call | None:
+        return self._calls.stack[-1] if self._calls.stack else None
 
     # Sums ------------------------------------------------------------------------------------------------------------
 
@@ -138,15 +241,16 @@ class AdditionRecorder(TorchFunctionMode):
         addition = self._begin(name)
         terms = _terms(name, args, kwargs)
         wanted = self._rows is not None and len(terms) > 1 and self._wants(addition.key, terms)
-        if wanted and name.endswith("_") and self._rows is not None:  # in place: the first term is about to be overwritten
+        if (
+            wanted and name.endswith("_") and self._rows is not None
+        ):  # in place: the first term is about to be overwritten
             addition.terms = tuple(self._norm(name, terms, i, args, kwargs) for i in range(len(terms)))
-        raw = [(i, term, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad] if self._known is None else []
+        raw = [(i, term, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad]
         result = func(*args, **kwargs)
         if not isinstance(result, torch.Tensor):
             return result
         if not result.requires_grad:
-            if self._known is None:
-                self._note(name, args, kwargs, result, addition)
+            self._note(name, args, kwargs, result, addition)
             return result
         if wanted and self._rows is not None:
             if not addition.terms:
@@ -155,15 +259,14 @@ class AdditionRecorder(TorchFunctionMode):
         sequence = _sum_sequence(result)
         if sequence is not None:
             self.additions[sequence] = addition
-            if self._known is None:
-                self._splice(terms)
-                for position, term, trace in raw:
-                    if term.is_floating_point() or term.is_complex():
-                        self.hidden.setdefault(sequence, []).append((position, trace))
+            self._splice(terms)
+            for position, term, trace in raw:
+                if term.is_floating_point() or term.is_complex():
+                    self.hidden.setdefault(sequence, []).append((position, trace))
         return result
 
     def _begin(self, name: str) -> Addition:
-        call = self._calls.stack[-1] if self._calls.stack else None
+        call = self._call
         count = self._counts[id(call)] = self._counts.get(id(call), -1) + 1
         addition = Addition(name, call, (call.module, call.call, count) if call is not None else ("", -1, count))
         if self._known is None:
@@ -178,13 +281,16 @@ class AdditionRecorder(TorchFunctionMode):
             torch.is_grad_enabled()
             and any(term.requires_grad for term in terms)
             and all(
-                (term.is_floating_point() or term.is_complex()) and term.layout is torch.strided and term.dim() > 0 for term in terms
+                (term.is_floating_point() or term.is_complex()) and term.layout is torch.strided and term.dim() > 0
+                for term in terms
             )
             and all(term.shape == first.shape for term in terms)
             and first.numel() > 1
         )
 
-    def _norm(self, name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    def _norm(
+        self, name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> int | None:
         assert self._rows is not None
         with torch.no_grad():
             return self._rows.norm(_as_added(name, terms, i, args, kwargs))
@@ -239,7 +345,7 @@ class AdditionRecorder(TorchFunctionMode):
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
         short = _traced_name(name, weighted)
         for part in _tensors((result,)):
-            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape))
+            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), self._call)
             self._remember(part, trace)
             if addition is not None and len(inputs) > 1 and addition.call is not None:
                 self.unseen_sums += 1
@@ -314,7 +420,9 @@ def _stacked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor
     return list(stacked.unbind(dim))
 
 
-def _as_added(name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+def _as_added(
+    name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
     """Return a term as it enters the sum, after the factor that the addition itself applies."""
     term = terms[i].detach()
     if name.startswith("lerp"):

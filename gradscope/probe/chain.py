@@ -81,7 +81,9 @@ def follow(graph: Graph, link: Link, found: dict[int, list[Residual]], factor_of
         if residuals[0].kind != "concat":
             yield from _past_sum(link, residuals[0])
         return
-    data = [(source, number, position) for source, number, position in graph.inputs[node] if not graph.parametric[source]]
+    data = [
+        (source, number, position) for source, number, position in graph.inputs[node] if not graph.parametric[source]
+    ]
     effect = graph.effects[node]
     if effect is Effect.SCALE:
         yield from _past_factor(graph, link, data, factor_of)
@@ -129,7 +131,9 @@ def _past_factor(graph: Graph, link: Link, data: list[tuple[int, int, int]], fac
             return  # 1 - x and 1 / x are no stream
         scale = constant_of(graph, node, factor_of)
         sign = -link.sign if name == "Neg" or (scale is not None and scale < 0) else link.sign
-        yield _further(link, (source, number), sign=sign, scale=_times(link.scale, None if scale is None else abs(scale)))
+        yield _further(
+            link, (source, number), sign=sign, scale=_times(link.scale, None if scale is None else abs(scale))
+        )
     elif len(data) == 2 and name == "Mul":  # noqa: PLR2004 - the two factors
         (first, one, _), (second, two, _) = data
         if (first, one) != (second, two):

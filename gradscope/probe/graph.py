@@ -11,6 +11,7 @@ from typing import Any
 
 from torch.autograd.function import BackwardCFunction
 
+from gradscope.probe.calls import Call
 from gradscope.probe.operations import Effect, effect_of, operation
 
 Tensor = tuple[int, int]
@@ -30,11 +31,16 @@ class Trace:
         name: The operation as `operations` knows it; "" for a tensor that came from outside.
         inputs: What went in: Trace objects or (autograd node, output number) pairs.
         sequence: Where it ran: just before the autograd node that had this sequence number next.
+        shape: The shape of what came out.
+        call: The module call it ran in.
     """
 
-    __slots__ = ("inputs", "name", "sequence", "shape")
+    __slots__ = ("call", "inputs", "name", "sequence", "shape")
 
-    def __init__(self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
+    ) -> None:
+        self.call = call
         self.name = name
         self.inputs = inputs
         self.sequence = sequence

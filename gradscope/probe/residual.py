@@ -33,7 +33,7 @@ class Residual:
         link: What lies on the skip between the sum and the join.
         region: What lies on the branch.
         kind: identity, scaled, gated, projection or concat.
-        group: The first addition of its parallel group (itself where it is alone).
+        recurrent: It adds to a state that is carried through time.
     """
 
     node: int
@@ -43,7 +43,7 @@ class Residual:
     link: Link
     region: Region
     kind: str = "identity"
-    group: int = -1
+    recurrent: bool = False
 
     @property
     def entries(self) -> tuple[Tensor, ...]:
@@ -92,7 +92,7 @@ class Finder:
 
 def _rank(residual: Residual) -> tuple[int, ...]:
     link = residual.link
-    return (bool(residual.region.reach & PURE), link.projection, len(link.gates), len(link.sums), len(link.path))
+    return (bool(residual.region.reach & PURE), link.projection, len(link.gates), len(link.sums), link.length)
 
 
 def _meet(
@@ -195,7 +195,9 @@ def depends_on(graph: Graph, tensor: Tensor, ancestor: Tensor) -> bool:
     return False
 
 
-def find_residuals(graph: Graph, recorder: AdditionRecorder, *, unseen: Callable[[int], bool]) -> dict[int, list[Residual]]:
+def find_residuals(
+    graph: Graph, recorder: AdditionRecorder, *, unseen: Callable[[int], bool]
+) -> dict[int, list[Residual]]:
     """Find the residual additions of a graph, by node.
 
     Args:
@@ -228,6 +230,4 @@ def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
         return True
     if math.prod(shape) <= 1:
         return False
-    return all(
-        graph.shape(term.tensors[0]) in (shape, None) for term in terms if term.product is Product.NONE
-    )
+    return all(graph.shape(term.tensors[0]) in (shape, None) for term in terms if term.product is Product.NONE)

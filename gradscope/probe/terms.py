@@ -83,7 +83,11 @@ def _add(graph: Graph, node: int) -> list[Term]:
     terms = []
     for position, tensor in sorted(data.items()):
         factor = alpha if position == 1 else 1.0
-        terms.append(Term((tensor,), position, sign=(sign if position == 1 else 1) * (-1 if factor < 0 else 1), scale=abs(factor)))
+        terms.append(
+            Term(
+                (tensor,), position, sign=(sign if position == 1 else 1) * (-1 if factor < 0 else 1), scale=abs(factor)
+            )
+        )
     return terms
 
 
