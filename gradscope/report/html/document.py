@@ -39,8 +39,10 @@ def render(
 ) -> str:
     """Render a document from its template, its panels and what its script needs."""
     figures = [part.figure for panel in panels for part in panel.parts if isinstance(part, Picture) and part.figure]
+    charts, names = _shared_names({figure.id: spec(figure) for figure in figures})
     page = {
-        "charts": {figure.id: spec(figure) for figure in figures},
+        "charts": charts,
+        "names": names,
         "scale": [
             [place / (len(DIVERGING) - 1), f"rgb{shade}".replace(" ", "")] for place, shade in enumerate(DIVERGING)
         ],
@@ -67,6 +69,16 @@ def render(
         )
     )
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _shared_names(charts: dict[str, dict[str, Any]]) -> tuple[dict[str, dict[str, Any]], list[list[str]]]:
+    """Put equal lists of names into one table, as several charts share the same places."""
+    table: dict[tuple[str, ...], int] = {}
+    for chart in charts.values():
+        chart["names"] = {
+            axis: table.setdefault(tuple(names), len(table)) for axis, names in chart["names"].items() if names
+        }
+    return charts, [list(names) for names in table]
 
 
 @cache

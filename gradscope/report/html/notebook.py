@@ -12,7 +12,7 @@ from gradscope.record import Recording
 from gradscope.report.html.chart import Figure
 from gradscope.report.html.document import asset, environment
 from gradscope.report.html.panel import Panel, Picture
-from gradscope.report.html.plot import spec
+from gradscope.report.html.plot import NAMES, spec
 from gradscope.report.html.raster import DIVERGING
 from gradscope.report.html.sharing import shareable
 from gradscope.report.html.views.flow import flow_panel
@@ -91,13 +91,22 @@ def figure(recording: Recording, view: str = "profile") -> go.Figure:
             rule=f"It has: {', '.join(charts) or 'none'}.",
             hint=f"recording.figure({next(iter(charts), 'profile')!r})",
         )
-    drawn = coloured(spec(charts[view]))
+    drawn = coloured(_named(spec(charts[view])))
     drawn["layout"] |= {
         "showlegend": len(drawn["data"]) > 1,
         "title": {"text": charts[view].title},
         "margin": {"t": 60},
     }
     return go.Figure(data=drawn["data"], layout=drawn["layout"])
+
+
+def _named(drawn: dict[str, Any]) -> dict[str, Any]:
+    """Put the names of the places where the page's script would put them."""
+    names = drawn["names"]["x"]
+    for trace in drawn["data"]:
+        if trace.get("text") == NAMES:
+            trace["text"] = [names[place] for place in trace.get("x", range(len(names)))]
+    return drawn
 
 
 def figures(facts: Facts, diagnosis: Diagnosis) -> dict[str, Figure]:

@@ -27,11 +27,11 @@ OPENING = f'<script type="application/gzip" id="{RECORDING_ID}">'
 CLOSING = "</script>"
 _EMBEDDED = re.compile(re.escape(OPENING) + r"\s*([A-Za-z0-9+/=\s]*?)\s*" + re.escape(CLOSING))
 
-FREE_NUMBERS = 60_000
-"""Measured numbers a page carries at full precision; about 0.6 MB in the file."""
-MAX_NUMBERS = 120_000
-"""Measured numbers a page carries at most, at DIGITS digits; about 0.6 MB in the file (five bytes a number)."""
-DIGITS = 4
+FREE_NUMBERS = 50_000
+"""Measured numbers a page carries at full precision; about 0.5 MB in the file."""
+MAX_NUMBERS = 50_000
+"""Measured numbers a page carries at most, at DIGITS digits where there would be more."""
+DIGITS, FEWEST_DIGITS = 4, 3
 STEP_CHOICES = (40, 20, 10, 5, 3, 2, 1)
 DETAIL_TABLES = ("histograms", "observations", "call_stats", "parameter_stats")
 DEPTH_TABLES = ("site_stats", "stream_stats")
@@ -60,8 +60,9 @@ def embed(recording: Recording) -> Embedded:
         kept = _thin(tables, group, recording.watched_steps)
         if kept:
             dropped.append(f"{words} of {count(kept, 'step')}")
-    tables = {name: _round(table) for name, table in tables.items()}
-    note = f"numbers rounded to {DIGITS} digits"
+    digits = DIGITS if _numbers(tables) <= MAX_NUMBERS else FEWEST_DIGITS
+    tables = {name: _round(table, digits) for name, table in tables.items()}
+    note = f"numbers rounded to {digits} digits"
     if dropped:
         note = f"{listed(dropped)} only, evenly chosen of {len(recording.watched_steps)}, and {note}"
     return Embedded(packed(_json(Recording(recording.provenance, tables))), note)
@@ -136,9 +137,8 @@ def _rows_of(table: Columns, steps: frozenset[int]) -> Columns:
     return {name: [values[place] for place in keep] for name, values in table.items()}
 
 
-def _round(table: Columns) -> Columns:
-    return {name: [_rounded(value) for value in values] for name, values in table.items()}
+def _round(table: Columns, digits: int) -> Columns:
+    def rounded(value: Any) -> Any:
+        return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
-
-def _rounded(value: Any) -> Any:
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+    return {name: [rounded(value) for value in values] for name, values in table.items()}

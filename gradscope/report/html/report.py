@@ -105,7 +105,13 @@ def html(recording: Recording, diagnosis: Diagnosis, *, title: str | None = None
         "provenance": provenance_rows(recording.provenance, facts.steps),
         "run": recording.provenance,
     }
-    return render("report.html.jinja", context, panels, table=modules.payload(), recording=embed(recording))
+    return render(
+        "report.html.jinja",
+        context,
+        panels,
+        table=modules.payload() if modules.rows else None,
+        recording=embed(recording),
+    )
 
 
 def _shareable(diagnosis: Diagnosis) -> Diagnosis:

@@ -17,7 +17,7 @@ from gradscope.report.html.sharing import shorten
 
 WIDTH = 900
 LEFT, RIGHT, TOP, BOTTOM = 68, 24, 16, 52
-MAX_POINTS = 400
+MAX_POINTS = 300
 """More points than this on a line cannot be told apart at this width; the rest are thinned (extremes are kept)."""
 LABEL_CHARACTERS = 28
 

@@ -12,13 +12,16 @@ from markupsafe import Markup
 from gradscope.metrics.facts import Facts, Module
 from gradscope.metrics.weights import Parameter, update_to_weight
 from gradscope.report.html.payload import spread
-from gradscope.report.html.plot import rounded
+from gradscope.report.html.plot_text import rounded
 
 STATIC_ROWS = 50
 """Rows in the page without scripts, as many as one page of the live table."""
 SPARK_NUMBERS = 40_000
 """Numbers all sparklines together may hold; more modules get fewer points each."""
 MAX_SPARK_POINTS = 24
+FEW_MODULES = 2_000
+DIGITS, FEWER_DIGITS = 5, 3
+"""Digits of the numbers in the table, fewer where there are more than FEW_MODULES rows of them."""
 
 COLUMNS = (
     ("module", "place"),
@@ -53,9 +56,10 @@ class ModuleTable:
     row_of: dict[str, int]
 
     def payload(self) -> dict[str, Any]:
-        """Return what the page's script needs."""
+        """Return what the page's script needs, column by column, which compresses best."""
         columns = [{"name": name, "kind": kind} for name, kind in COLUMNS]
-        return {"columns": columns, "rows": self.rows, "found": self.found}
+        by_column = [list(values) for values in zip(*self.rows, strict=True)]
+        return {"columns": columns, "values": by_column, "count": len(self.rows), "found": self.found}
 
 
 def module_table(facts: Facts, blamed: Sequence[str]) -> ModuleTable:
@@ -86,6 +90,7 @@ def _row(facts: Facts, module: Module, parameters: list[Parameter], steps: Seque
         _largest(gradients.get(parameter.row) for parameter in parameters),
         _largest(update_to_weight(updates.get(parameter.row), weights.get(parameter.row)) for parameter in parameters),
     ]
+    digits = DIGITS if len(facts.modules) <= FEW_MODULES else FEWER_DIGITS
     spark = [_log10(facts.call_gradients.get(step, {}).get(call)) for step in steps]
     source = f"{module.file}:{module.line}" if module.file else ""
     return [
@@ -93,7 +98,7 @@ def _row(facts: Facts, module: Module, parameters: list[Parameter], steps: Seque
         module.type,
         module.num_parameters,
         len(calls),
-        *(_shown(number) for number in numbers),
+        *(_shown(number, digits) for number in numbers),
         spark,
         note(facts, module, parameters, call),
         source,
@@ -123,11 +128,11 @@ def _log10(value: float | None) -> float | None:
     return round(math.log10(value), 2) if value is not None and 0 < value < math.inf else None
 
 
-def _shown(value: float | None) -> Any:
-    """Keep four digits; what is not finite becomes a word, which JSON can carry."""
+def _shown(value: float | None, digits: int) -> Any:
+    """Keep a few digits; what is not finite becomes a word, which JSON can carry."""
     if value is not None and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "infinite"
-    return rounded([value])[0]
+    return rounded([value], digits)[0]
 
 
 def sparkline(points: Sequence[float | None]) -> Markup:

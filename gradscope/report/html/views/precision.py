@@ -167,7 +167,7 @@ def absorption_chart(facts: Facts) -> Chart | None:
     return Chart(
         "chart-absorption",
         "Residual additions swallowed by rounding",
-        f"Share of elements of each residual sum that a narrow format would not change at all; at most {percent(worst)}.",
+        f"Share of elements of each residual sum that a narrow format leaves unchanged; at most {percent(worst)}.",
         Axis("residual additions: input → loss", names=tuple(shown_name(module) for module, _ in places)),
         Axis("share of elements", low=0.0),
         tuple(layers),

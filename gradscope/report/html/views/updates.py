@@ -11,6 +11,7 @@ from gradscope.metrics.weights import Parameter, gradient_to_weight, update_to_w
 from gradscope.report.html.chart import Axis, Chart, Number, Role, Series, Zone
 from gradscope.report.html.panel import Panel, picture
 from gradscope.report.html.scale import finite
+from gradscope.report.html.svg import thinned
 from gradscope.report.html.wording import count, number
 
 USUAL_LOG10 = (-4.0, -2.0)
@@ -109,9 +110,10 @@ def _chart(
     known_roles = {role for _, roles, _ in GROUPS for role in roles}
     for group, roles, colour in GROUPS:
         inside = [(x, p) for x, p in enumerate(matrices) if (p.role if p.role in known_roles else None) in roles]
-        if inside:
+        points = thinned([x for x, _ in inside], [ratio(p) for _, p in inside])
+        if points:
             layers.append(
-                Series(group, [x for x, _ in inside], [ratio(p) for _, p in inside], colour, dots=True, joined=False)
+                Series(group, [x for x, _ in points], [y for _, y in points], colour, dots=True, joined=False)
             )
     return Chart(
         name,
