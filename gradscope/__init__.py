@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["Finding", "Inspection", "Recording", "inspect", "load", "watch"]
+from gradscope.version import __version__
+
+__all__ = ["Finding", "Inspection", "Recording", "__version__", "inspect", "load", "watch"]
 
 if TYPE_CHECKING:
     from gradscope.inspection import Inspection, inspect
