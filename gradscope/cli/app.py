@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-import gradscope
 from gradscope.cli import check, doctor, explain, inspect, report, rules, variants
 from gradscope.cli.emit import emit
+from gradscope.version import __version__
 
 COMMANDS: tuple[tuple[str, ModuleType, Callable[..., int], str], ...] = (
     ("inspect", inspect, inspect.inspect, "Look at a model"),
@@ -46,7 +46,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        emit(f"gradscope {gradscope.__version__}\n")
+        emit(f"gradscope {__version__}\n")
         raise typer.Exit
 
 

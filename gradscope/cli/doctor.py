@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-import gradscope
 from gradscope.cli.debugging import remember_debug
 from gradscope.cli.emit import emit
 from gradscope.errors import EXIT_CLEAN
+from gradscope.version import __version__
 
 HELP = """
 Show versions and devices for a bug report. Names no host, user or folder.
@@ -49,7 +49,7 @@ def _words(value: str | int | None) -> str:
 
 def _versions() -> dict[str, str | int | None]:
     return {
-        "gradscope": gradscope.__version__,
+        "gradscope": __version__,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         **{name: _version(name) for name in (*REQUIRED, *OPTIONAL)},

@@ -1,0 +1,1 @@
+"""Where gradscope meets other tools; each integration loads what it needs when it is used."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-import gradscope
 from gradscope.gate.outcome import Outcome
 from gradscope.report.formats.fingerprint import Occurrences
 from gradscope.report.formats.location import source_path
 from gradscope.report.names import shown_module, visible
 from gradscope.report.rulebook import known_rule, rule_title
 from gradscope.rules.finding import Finding, Severity
+from gradscope.version import __version__
 
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -31,8 +31,8 @@ def sarif(outcomes: Sequence[Outcome]) -> str:
     ]
     driver = {
         "name": "gradscope",
-        "version": gradscope.__version__,
-        "semanticVersion": gradscope.__version__,
+        "version": __version__,
+        "semanticVersion": __version__,
         "rules": [_rule(code) for code in codes],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
