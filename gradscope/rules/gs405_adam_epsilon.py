@@ -12,13 +12,17 @@ from gradscope.rules.finding import Finding
 from gradscope.rules.gs101_vanishing import lost_decades
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
+STARVED = ("query", "key")
+"""Roles whose small gradients GS305 names with their cause."""
+
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Count the weight matrices whose gradient is near epsilon, at the last watched step."""
     if "adam" not in facts.optimizer or not facts.steps or _vanishes(facts):
         return []
     grads = facts.parameter_gradients.get(facts.steps[-1], {})
-    sizes = [(p, rms(grads.get(p.row), p.num_elements)) for p in facts.trainable if p.is_matrix]
+    matrices = [p for p in facts.trainable if p.is_matrix and p.role not in STARVED]
+    sizes = [(p, rms(grads.get(p.row), p.num_elements)) for p in matrices]
     known = [(p, size) for p, size in sizes if size]
     damped = [(p, size) for p, size in known if size < thresholds["epsilons"] * ADAM_EPSILON]
     if not damped or len(damped) < thresholds["share"] * len(known):

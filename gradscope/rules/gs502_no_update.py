@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gradscope.metrics.columns import middle
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.silence import covering_modules
-from gradscope.metrics.weights import Parameter
+from gradscope.metrics.weights import Parameter, adam_damping, rms
 from gradscope.rules import levels
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
@@ -15,10 +15,13 @@ from gradscope.rules.numbers import listed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 from gradscope.rules.updates import updates_at_last_step
 
+ALL_DAMPED = 1e-3
+"""Fraction of Adam's step left below which epsilon, and not the optimizer's set-up, is why nothing moves."""
+
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Report matrices that never move, else a median ratio that is too small."""
-    ratios = updates_at_last_step(facts)
+    ratios = [(p, ratio) for p, ratio in updates_at_last_step(facts) if not _damped(facts, p)]
     still = [p for p, _ in ratios if _never_moves(facts, p)]
     if still:
         return [_still(facts, still, len(ratios))]
@@ -44,6 +47,13 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             "Raise the learning rate (under SGD: by the inverse of the gradient's size), or use Adam.",
         )
     ]
+
+
+def _damped(facts: Facts, parameter: Parameter) -> bool:
+    """Whether Adam's epsilon eats the step (GS405), as it does where the gradient vanishes (GS101)."""
+    grad = facts.parameter_gradients[max(facts.update_norms)].get(parameter.row)
+    kept = adam_damping(rms(grad, parameter.num_elements))
+    return "adam" in facts.optimizer and kept is not None and kept < ALL_DAMPED
 
 
 def _never_moves(facts: Facts, parameter: Parameter) -> bool:
