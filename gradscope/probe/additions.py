@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from gradscope.probe.calls import Call, CallTracker, Listener
@@ -23,7 +24,7 @@ from gradscope.probe.graph import OUTSIDE, Trace
 from gradscope.probe.operations import operation
 from gradscope.probe.places import Span
 from gradscope.probe.rows import Rows
-from gradscope.probe.tensors import inside_transform
+from gradscope.probe.tensors import edge_of, inside_transform
 
 Key = tuple[str, int, int]
 """An addition across steps: (module, call of the module, which addition of that call)."""
@@ -186,6 +187,11 @@ class AdditionRecorder(TorchFunctionMode):
 
     def __init__(self, calls: CallTracker, rows: Rows | None = None, known: frozenset[Key] | None = None) -> None:
         super().__init__()
+        self.onlooker: Callable[[Addition, list[torch.Tensor]], None] | None = None
+        """Told of every addition whose norms are wanted, with its terms, before it runs."""
+        self.functions: frozenset[Callable[..., Any]] = frozenset()
+        self.on_function: Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any], None] | None = None
+        """Told of every call of one of `functions`, right after it."""
         self.additions: dict[Any, Addition] = {}
         """By the autograd sequence number of the sum's node, or by its Trace."""
         self.factors: dict[int, Factor] = {}
@@ -212,6 +218,8 @@ class AdditionRecorder(TorchFunctionMode):
         if name not in _SUMS:
             result = func(*args, **kwargs)
             self._note(name, args, kwargs, result)
+            if func in self.functions and self.on_function is not None:
+                self.on_function(func, args, kwargs, result)
             return result
         if inside_transform() or torch._C._current_graph_task_id() != -1:
             return func(*args, **kwargs)
@@ -241,21 +249,20 @@ class AdditionRecorder(TorchFunctionMode):
         addition = self._begin(name)
         terms = _terms(name, args, kwargs)
         wanted = self._rows is not None and len(terms) > 1 and self._wants(addition.key, terms)
-        if (
-            wanted and name.endswith("_") and self._rows is not None
-        ):  # in place: the first term is about to be overwritten
-            addition.terms = tuple(self._norm(name, terms, i, args, kwargs) for i in range(len(terms)))
+        if wanted and self.onlooker is not None:
+            self.onlooker(addition, terms)
+        if wanted and name.endswith("_"):  # in place: the first term is about to be overwritten
+            addition.terms = self._norms(name, terms, args, kwargs)
         raw = [(i, term, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad]
         result = func(*args, **kwargs)
         if not isinstance(result, torch.Tensor):
             return result
+        if wanted and self._rows is not None:
+            addition.terms = addition.terms or self._norms(name, terms, args, kwargs)
+            addition.out = self._rows.norm(result)
         if not result.requires_grad:
             self._note(name, args, kwargs, result, addition)
             return result
-        if wanted and self._rows is not None:
-            if not addition.terms:
-                addition.terms = tuple(self._norm(name, terms, i, args, kwargs) for i in range(len(terms)))
-            addition.out = self._rows.norm(result)
         sequence = _sum_sequence(result)
         if sequence is not None:
             self.additions[sequence] = addition
@@ -278,8 +285,8 @@ class AdditionRecorder(TorchFunctionMode):
             return key in self._known
         first = terms[0]
         return (
-            torch.is_grad_enabled()
-            and any(term.requires_grad for term in terms)
+            # Under re-entrant checkpointing the forward runs without gradients.
+            (not torch.is_grad_enabled() or any(term.requires_grad for term in terms))
             and all(
                 (term.is_floating_point() or term.is_complex()) and term.layout is torch.strided and term.dim() > 0
                 for term in terms
@@ -288,12 +295,12 @@ class AdditionRecorder(TorchFunctionMode):
             and first.numel() > 1
         )
 
-    def _norm(
-        self, name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> int | None:
+    def _norms(
+        self, name: str, terms: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[int | None, ...]:
         assert self._rows is not None
         with torch.no_grad():
-            return self._rows.norm(_as_added(name, terms, i, args, kwargs))
+            return tuple(self._rows.norm(_as_added(name, terms, i, args, kwargs)) for i in range(len(terms)))
 
     # What autograd does not keep --------------------------------------------------------------------------------------
 
@@ -336,10 +343,10 @@ class AdditionRecorder(TorchFunctionMode):
     ) -> None:
         tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
         inputs: list[Any] = []
+        self._splice(tensors)
         for tensor in tensors:
             if tensor.requires_grad:
-                if tensor.grad_fn is not None:
-                    inputs.append((tensor.grad_fn, tensor.output_nr))
+                inputs.append(tuple(edge_of(tensor)))
             elif tensor.is_floating_point() or tensor.is_complex():
                 inputs.append(self._trace(tensor))
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
@@ -391,7 +398,8 @@ def _traced_name(name: str, weighted: bool) -> str:
 def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            if not is_lazy(value):  # a parameter without a shape takes part in nothing yet
+                yield value
         elif isinstance(value, tuple | list):
             yield from _tensors(tuple(value))
 

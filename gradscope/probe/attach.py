@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
 
+from gradscope.probe.additions import Addition
 from gradscope.probe.backward import Backward, BackwardListener, forget, listen
 from gradscope.probe.calls import Call, CallTracker, Listener
 from gradscope.probe.eager import eagerly
@@ -18,22 +20,9 @@ from gradscope.probe.rows import Handle, Rows
 from gradscope.probe.scaling import LossScale
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
-
-
-class Residuals(Protocol):
-    """What looks for residual additions while a step runs."""
-
-    def forward(self) -> AbstractContextManager[Any]:
-        """See the operations of the forward."""
-        ...
-
-    def before_backward(self, roots: tuple[torch.Tensor, ...]) -> None:
-        """Find the additions in the graph behind the loss, and wait for their gradients."""
-        ...
-
-    def close(self) -> None:
-        """Take off every hook and let go of the graph."""
-        ...
+from gradscope.probe.signals.observer import Place
+from gradscope.probe.streams import StreamWatch
+from gradscope.probe.structure import Structure
 
 
 class StepWatch(BackwardListener):
@@ -44,7 +33,7 @@ class StepWatch(BackwardListener):
         tracker: Its calls; kept from step to step, since listing a model's modules takes time.
         level: `params` watches nothing but parameter gradients.
         signals: Measurements beyond norms.
-        residuals: What looks for residual additions, given the numbers it may add to.
+        previous: The structure that an earlier step was found to have.
     """
 
     def __init__(
@@ -54,7 +43,7 @@ class StepWatch(BackwardListener):
         rows: Rows,
         level: Level,
         signals: Signals | None = None,
-        residuals: Residuals | None = None,
+        previous: Structure | None = None,
     ) -> None:
         self.model = model
         self.tracker = tracker
@@ -67,7 +56,11 @@ class StepWatch(BackwardListener):
         self.loss_scale: Handle | None = None
         self._level = level
         self._signals = signals
-        self._residuals = residuals
+        self.stream = None if level == "params" else StreamWatch(model, tracker, rows, previous)
+        if self.stream is not None and signals is not None:
+            self.stream.recorder.functions = signals.functions
+            self.stream.recorder.on_function = self._function
+            self.stream.recorder.onlooker = self._addition
         self._scaler = LossScale()
         self._stack = ExitStack()
         self._modes = ExitStack()
@@ -77,12 +70,12 @@ class StepWatch(BackwardListener):
             if self._level != "params":
                 stack.enter_context(eagerly(self.model))
                 self.tracker.reset()
-                listener = Listener(self._entered, self._left, self._replayed)
+                listener = Listener(None, self._left, self._replayed)
                 self.tracker.listeners.append(listener)
                 stack.callback(self.tracker.listeners.remove, listener)
                 stack.callback(self.outputs.close)
-                if self._residuals is not None:
-                    stack.callback(self._residuals.close)
+                if self.stream is not None:
+                    stack.callback(self.stream.close)
                 stack.enter_context(self.tracker)
             listen(self)
             stack.callback(forget, self)
@@ -98,9 +91,7 @@ class StepWatch(BackwardListener):
 
     def forward(self) -> AbstractContextManager[Any]:
         """See the operations of a forward and its loss, for code that we run ourselves."""
-        if self._residuals is None or self._level == "params":
-            return nullcontext()
-        return self._residuals.forward()
+        return nullcontext() if self.stream is None else self.stream.forward()
 
     def started(self, backward: Backward) -> bool:
         """Begin to listen where a backward pass is the training step's own."""
@@ -114,8 +105,8 @@ class StepWatch(BackwardListener):
         self.parameters.started()
         self.outputs.keep_gradients = backward.retains
         self.outputs.listening = True
-        if self._residuals is not None and self._level != "params":
-            self._residuals.before_backward(backward.roots)
+        if self.stream is not None:
+            self.stream.before_backward(backward.roots, retains=backward.retains)
         return True
 
     def ended(self, token: Any, result: Any) -> None:
@@ -123,6 +114,8 @@ class StepWatch(BackwardListener):
         if not token:
             return
         self.outputs.listening = False
+        if self.stream is not None:
+            self.stream.after_backward()
         with torch.no_grad():
             self.parameters.ended()
 
@@ -135,9 +128,6 @@ class StepWatch(BackwardListener):
         parameters = {id(parameter) for parameter in self.model.parameters()}
         return any(id(tensor) in parameters for tensor in backward.inputs)
 
-    def _entered(self, call: Call, module: nn.Module) -> None:
-        pass
-
     def _left(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         signals = self._signals
         listener = signals.gradient if signals is not None and signals.wants_gradient(call.module) else None
@@ -149,3 +139,13 @@ class StepWatch(BackwardListener):
         signals = self._signals
         listener = signals.gradient if signals is not None and signals.wants_gradient(call.module) else None
         self.outputs.add_replayed(call, output, listener)
+
+    def _function(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        assert self._signals is not None
+        stack = self.tracker.stack
+        self._signals.function(stack[-1] if stack else Place(""), func, args, kwargs, result)
+
+    def _addition(self, addition: Addition, terms: list[torch.Tensor]) -> None:
+        assert self._signals is not None
+        if len(terms) == 2:  # noqa: PLR2004 - a skip and a branch
+            self._signals.addition(id(addition), terms[0], terms[1])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.rows import Handle
 from gradscope.probe.signals.observer import Histogram, Observation
+from gradscope.probe.structure import Structure
 from gradscope.probe.tables import Tables
 from gradscope.probe.updates import Updates
 
@@ -39,6 +40,60 @@ def write_calls(tables: Tables, step: int, watch: StepWatch, number: Number, inv
                 "call_stats", step=step, call=tables.row_of_call(call), num_elements=output.num_elements,
                 forward_norm=number(output.forward), grad_norm=times(number(output.gradient), inverse_scale),
             )  # fmt: skip
+
+
+def write_structure(tables: Tables, structure: Structure) -> None:
+    """Write down the residual sites and the stream, once they are known."""
+    for site in structure.sites:
+        tables.add(
+            "sites", name=site.name, module=site.module, call=tables.row_of_call(site.call), op=site.op,
+            kind=site.kind, counted=site.counted, placement=site.placement, branches=list(site.branches),
+            skips=list(site.skips), skip_scale=site.skip_scale, branch_scale=site.branch_scale, group=site.group,
+            recurrent=site.recurrent, depth=site.depth, file=tables.user_file(site.file),
+            line=site.line if tables.user_file(site.file) else None,
+        )  # fmt: skip
+    for station in structure.stations:
+        tables.add(
+            "stream", name=station.name, kind=station.kind, block=station.block, module=station.module,
+            call=tables.row_of_call(station.call), site=station.site,
+        )  # fmt: skip
+    for what, why in structure.confessions:
+        tables.confess(what, why)
+
+
+def write_stream(
+    tables: Tables, step: int, watch: StepWatch, first: Structure, number: Number, inverse_scale: float
+) -> None:
+    """Write a row for every site and every station of the stream that the first watched step had as well."""
+    stream = watch.stream
+    assert stream is not None
+    assert stream.structure is not None
+    sites, stations = stream.structure.rows_in(first)
+    for site, seen in zip(sites, stream.site_numbers(), strict=True):
+        if site is None:
+            continue
+        skip, branch = (times(number(handle), inverse_scale) for handle in (seen.skip_grad_norm, seen.branch_grad_norm))
+        dot = times(number(seen.dot), inverse_scale**2)
+        tables.add(
+            "site_stats", step=step, site=site, skip_norm=number(seen.skip_norm), branch_norm=number(seen.branch_norm),
+            out_norm=number(seen.out_norm), grad_norm=times(number(seen.grad_norm), inverse_scale),
+            skip_grad_norm=skip, branch_grad_norm=branch, cosine=_cosine(dot, skip, branch),
+        )  # fmt: skip
+    for row, station, read in zip(stations, stream.structure.stations, stream.station_numbers(), strict=True):
+        output = None if station.call is None else watch.outputs.main(station.call)
+        forward = read.forward_norm if read.forward_norm is not None else output.forward if output is not None else None
+        if row is not None:
+            tables.add(
+                "stream_stats", step=step, station=row, num_elements=read.num_elements, forward_norm=number(forward),
+                grad_norm=times(number(read.grad_norm), inverse_scale),
+            )  # fmt: skip
+
+
+def _cosine(dot: float | None, a: float | None, b: float | None) -> float | None:
+    if dot is None or not a or not b or not math.isfinite(dot):
+        return None
+    cosine = dot / a / b
+    return max(-1.0, min(1.0, cosine)) if math.isfinite(cosine) else None
 
 
 def write_parameters(

@@ -12,16 +12,24 @@ from typing import Any
 from torch import nn
 
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.calls import CallTracker
-from gradscope.probe.eager import compiled_modules
-from gradscope.probe.readout import times, write_calls, write_parameters, write_signals
+from gradscope.probe.calls import Call, CallTracker, Listener
+from gradscope.probe.eager import compiled_modules, eagerly
+from gradscope.probe.readout import (
+    times,
+    write_calls,
+    write_parameters,
+    write_signals,
+    write_stream,
+    write_structure,
+)
 from gradscope.probe.roles import role_of
 from gradscope.probe.rows import Handle, Rows
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.jacobian import StreamEnd
-from gradscope.probe.signals.observer import StepContext
+from gradscope.probe.signals.observer import Addition, StepContext, first_tensor
 from gradscope.probe.signals.passes import Passes
+from gradscope.probe.structure import Structure
 from gradscope.probe.tables import Tables
 from gradscope.probe.updates import Updates
 
@@ -56,18 +64,22 @@ class Session:
         roles = {name: role_of(module) for name, module in model.named_modules()}
         self._signals = None if level == "params" else Signals(model, level, roles)
         self._called: set[str] = set()
+        self._structure: Structure | None = None
+        self._stations: frozenset[tuple[str, int]] | None = None
 
     @contextmanager
     def step(self, number: int) -> Iterator[StepWatch]:
         """Watch one step. What it saw is queued for `record` when the context ends without an exception."""
         if self._signals is not None:
-            self._signals.begin(number)
-        watch = StepWatch(self.model, self._tracker, Rows(), self._level, self._signals)
+            self._signals.begin(number, self._stations)
+        watch = StepWatch(self.model, self._tracker, Rows(), self._level, self._signals, self._structure)
         with watch:
             yield watch
             if self._signals is not None:
                 self._signals.parameters(watch.parameters.gradients())
-                self._signals.finish(StepContext())
+                self._signals.finish(self._context(watch))
+            if self._structure is None and watch.stream is not None:
+                self._structure = watch.stream.structure
 
     def record(
         self, number: int, watch: StepWatch, updates: Updates | None, lr: float | None, loss: Handle | None = None
@@ -93,6 +105,11 @@ class Session:
         inverse = 1.0 / scale if scale else 1.0
         self.tables.describe_parameters(self.model)
         write_calls(self.tables, number, watch, value, inverse)
+        if watch.stream is not None and watch.stream.structure is not None:
+            assert self._structure is not None
+            if watch.stream.structure is self._structure and not self.tables.columns["stream"]["name"]:
+                write_structure(self.tables, watch.stream.structure)
+            write_stream(self.tables, number, watch, self._structure, value, inverse)
         norm = write_parameters(self.tables, number, watch, updates, value, inverse)
         started_from = value(watch.roots[0]) if watch.roots else None
         self.tables.add(
@@ -105,6 +122,21 @@ class Session:
         self._confess(watch)
         self._tracker.reset()
         return self._outcome(number)
+
+    def _context(self, watch: StepWatch) -> StepContext:
+        """Tell the signals what the graph of the step has shown."""
+        structure = watch.stream.structure if watch.stream is not None else None
+        if structure is None:
+            return StepContext()
+        calls = [station.call for station in structure.stations if station.call is not None]
+        self._stations = frozenset((call.module, call.call) for call in calls)
+        additions = [
+            Addition(id(site.addition), site.name, 0, site.positions[0], site.depth)
+            for site in structure.sites
+            if site.addition is not None and site.counted and site.positions[0] in (0, 1)
+        ]
+        scale = None if watch.loss_scale is not None else 1.0
+        return StepContext(self._stations, additions, scale)
 
     def _outcome(self, number: int) -> Outcome:
         stats = self.tables.of_step("parameter_stats", number, ("parameter", "grad_norm"))
@@ -120,7 +152,25 @@ class Session:
 
     def find_ends(self, forward: Callable[[], Any]) -> tuple[StreamEnd, StreamEnd] | None:
         """Run a forward and return the two ends of its stream, None where no stream is known."""
-        return None
+        structure = self._structure
+        stations = [station.call for station in structure.stations if station.call is not None] if structure else []
+        if len(stations) < 2:  # noqa: PLR2004 - a start and an end
+            return None
+        ends: dict[tuple[str, int], StreamEnd] = {}
+        wanted = {(call.module, call.call) for call in (stations[0], stations[-1])}
+
+        def left(call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if (call.module, call.call) in wanted:
+                tensor = first_tensor(output)
+                if tensor is not None and tensor.requires_grad:
+                    ends[call.module, call.call] = StreamEnd.of(tensor)
+
+        tracker = CallTracker(self.model)
+        tracker.listeners.append(Listener(left=left))
+        with eagerly(self.model), tracker:
+            forward()
+        found = [ends.get((call.module, call.call)) for call in (stations[0], stations[-1])]
+        return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
     def add_passes(self, number: int, found: Passes) -> None:
         """Write down what measurements with passes of their own have found."""

@@ -120,9 +120,9 @@ class _Run:
     def _prepare(self) -> None:
         if self.settings.mode != "keep":
             self.model.train(self.settings.mode == "train")
-        place_model(self.model, self.device, self.dtype)
-        for parameter in self.model.parameters():
+        for parameter in self.model.parameters():  # first, or converting the model would convert the gradients too
             parameter.grad = None
+        place_model(self.model, self.device, self.dtype)
         self.session = Session(self.model, self.settings.level, self.subject.root)
 
     def _batches(self) -> Iterator[Any]:

@@ -64,13 +64,13 @@ class StreamWatch:
         self._model = model
         self._rows = rows
         self._previous = previous
-        self._recorder = AdditionRecorder(tracker, rows, previous.known if previous is not None else None)
+        self.recorder = AdditionRecorder(tracker, rows, previous.known if previous is not None else None)
 
     @contextmanager
     def forward(self) -> Iterator[AdditionRecorder]:
         """See every addition of the forward."""
-        with self._recorder:
-            yield self._recorder
+        with self.recorder:
+            yield self.recorder
 
     def before_backward(self, roots: tuple[torch.Tensor, ...], *, retains: bool = False) -> None:
         """Analyse the graph behind the losses (once a step) and listen to its gradients.
@@ -81,7 +81,7 @@ class StreamWatch:
         """
         if self.structure is None:
             with torch._C.DisableTorchFunction():
-                self.structure = analyse(roots, self._recorder, self._model, self._previous)
+                self.structure = analyse(roots, self.recorder, self._model, self._previous)
                 self.flows = attach(self.structure, self._rows)
         if self.flows is not None:
             self.flows.keep(retains)

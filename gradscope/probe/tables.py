@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from gradscope.probe.calls import Call
 from gradscope.probe.roles import projection_role, role_of
-from gradscope.probe.source import place_of_class, relative
+from gradscope.probe.source import is_user_file, place_of_class, relative
 from gradscope.record import TABLES, Columns, Provenance, Recording, empty_table
 
 
@@ -63,9 +63,13 @@ class Tables:
                 None if parent is None else self._calls.get((parent.module, parent.call))
             )
 
-    def row_of_call(self, call: Call) -> int:
-        """Return the row of a call that was added."""
-        return self._calls[call.module, call.call]
+    def row_of_call(self, call: Call | None) -> int | None:
+        """Return the row of a call that was added, None for no call or one that never ended."""
+        return None if call is None else self._calls.get((call.module, call.call))
+
+    def user_file(self, file: str | None) -> str | None:
+        """Return a file name as the recording keeps it where it is the user's, None for a library's."""
+        return relative(file, self._root) if file is not None and is_user_file(file) else None
 
     def describe_parameters(self, model: nn.Module) -> None:
         """Fill the table of parameters, once they all have a shape."""

@@ -25,7 +25,8 @@ def truth() -> dict[str, Any]:
 
 def load(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"shared_case_{name}", FOLDER / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

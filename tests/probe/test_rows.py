@@ -64,7 +64,8 @@ def test_zero_nan_and_infinity_stay_what_they_are(rows):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_kind_of_tensor(rows):
-    sparse = torch.sparse_coo_tensor(torch.tensor([[0, 0, 1]]), torch.tensor([1.0, 2.0, 4.0]), (3,), check_invariants=True)
+    places = torch.tensor([[0, 0, 1]])
+    sparse = torch.sparse_coo_tensor(places, torch.tensor([1.0, 2.0, 4.0]), (3,), check_invariants=True)
     kinds = {
         "sparse with repeated places": (sparse, 5.0),
         "sparse rows": (torch.eye(3).to_sparse_csr(), math.sqrt(3)),

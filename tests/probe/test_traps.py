@@ -377,7 +377,12 @@ def test_several_losses_and_several_backward_passes():
 
     torch.manual_seed(0)
     net = make()
-    expected = activation_norms(net, lambda m: (lambda o: o[:, 0].sum() + o[:, 1].square().sum())(m(x())))
+
+    def both(model):
+        out = model(x())
+        return out[:, 0].sum() + out[:, 1].square().sum()
+
+    expected = activation_norms(net, both)
     session = Session(net, "default", Path.cwd())
     with session.step(0) as watch:
         out = net(x())
