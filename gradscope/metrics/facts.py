@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from gradscope.metrics.depth import Cliff, DepthProfile, Station, cliff
 from gradscope.metrics.law import SiteGrowth, excess_decades, predicted_decades
 from gradscope.metrics.precision import Magnitudes
 from gradscope.metrics.residual import Site
-from gradscope.metrics.time import TimeProfile, time_profiles
+from gradscope.metrics.time import FEWEST_CALLS, TimeProfile, time_profiles
 from gradscope.metrics.weights import Parameter
 from gradscope.record import Provenance, Recording
 
@@ -373,6 +374,18 @@ class Facts:
             return ()
         step = self.steps[0]
         return time_profiles(self.calls_of, self.call_gradients.get(step, {}), step)
+
+    @cached_property
+    def runs_through_time(self) -> bool:
+        """Whether the stream is one module called again and again without skips: its depth is time, as in an RNN."""
+        again = max(self.passes.values(), default=0)
+        skips = any(site.counted and site.on_stream for site in self._static_sites)
+        return again >= FEWEST_CALLS and 2 * again > self.passes.total() and not skips
+
+    @cached_property
+    def passes(self) -> Counter[str]:
+        """How often the stream passes the output of each module, its start left out."""
+        return Counter(station.module for station in self.stations if station.kind != "start")
 
     @cached_property
     def attention_balances(self) -> tuple[AttentionBalance, ...]:

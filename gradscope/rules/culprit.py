@@ -54,6 +54,11 @@ def station_module(station: Station) -> str:
     return station.module or station.block or station.name
 
 
+def station_label(station: Station) -> str:
+    """Return the name to print for a station; that of a module that is called again says which call."""
+    return station.name if "@" in station.name else station_module(station)
+
+
 def common_module(names: Sequence[str]) -> str:
     """Return the deepest module that contains all the named ones, "" where only the model does."""
     if not names:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.numbers import count, factor, signed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
@@ -19,15 +19,25 @@ it, the zero has another cause (a dead layer: GS105). Same level as the error.""
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
-    """Compare D at the first and the last watched step with the levels of the optimizer in use."""
-    for profile in (facts.profile, facts.later_profile):
-        lost = lost_decades(profile) if profile else None
-        if profile is None or lost is None:
-            continue
-        fail, warn = limits(facts, thresholds)
-        if lost <= -warn:
-            return [_finding(facts, profile, lost, fail, warn)]
+    """Compare D at the first and the last watched step with the optimizer's levels; the worse one counts."""
+    if facts.runs_through_time:
+        return []
+    fail, warn = limits(facts, thresholds)
+    if _collapsed(facts):
+        fail = warn = min(warn, thresholds["collapsed_decades"])
+    profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
+    losses = [(profile, lost) for profile in profiles if (lost := lost_decades(profile)) is not None]
+    for limit in (fail, warn):
+        for profile, lost in losses:
+            if lost <= -limit:
+                return [_finding(facts, profile, lost, fail, warn)]
     return []
+
+
+def _collapsed(facts: Facts) -> bool:
+    """Whether the tokens have become alike: among such Transformers the lower level already separates."""
+    cosine = facts.last_cosine("token_cosine")
+    return cosine is not None and cosine >= levels.FAIL_TOKEN_COSINE.value
 
 
 def limits(facts: Facts, thresholds: Levels) -> tuple[float, float]:
@@ -52,7 +62,7 @@ def _finding(facts: Facts, profile: DepthProfile, lost: float, fail: float, warn
     place = depth_culprit(profile, lost)
     slope = profile.decades_per_block
     severe = lost <= -fail
-    first, last = station_module(profile.stations[0]), station_module(profile.stations[-1])
+    first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)
     return Finding(
@@ -170,7 +180,13 @@ RULE = Rule(
     name="vanishing-with-depth",
     severity="error",
     summary="The gradient shrinks on its way to the first block.",
-    thresholds=(levels.FAIL_DECADES, levels.WARN_DECADES, levels.FAIL_DECADES_SGD, levels.WARN_DECADES_SGD),
+    thresholds=(
+        levels.FAIL_DECADES,
+        levels.WARN_DECADES,
+        levels.FAIL_DECADES_SGD,
+        levels.WARN_DECADES_SGD,
+        levels.FAIL_DECADES_COLLAPSED,
+    ),
     check=check,
     doc=DOC,
 )

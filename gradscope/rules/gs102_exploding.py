@@ -8,7 +8,7 @@ from gradscope.metrics.columns import middle
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs101_vanishing import limits, when
 from gradscope.rules.numbers import count, factor, signed
@@ -16,14 +16,16 @@ from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
-    """Compare the excess decades at the first and the last watched step with the levels of the optimizer in use."""
-    for profile in (facts.profile, facts.later_profile):
-        excess = facts.excess_decades(profile) if profile else None
-        if profile is None or excess is None:
-            continue
-        fail, warn = limits(facts, thresholds)
-        if excess >= warn:
-            return [_finding(facts, profile, excess, fail, warn)]
+    """Compare the excess at the first and the last watched step with the optimizer's levels; the worse one counts."""
+    if facts.runs_through_time:
+        return []
+    fail, warn = limits(facts, thresholds)
+    profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
+    grown = [(profile, excess) for profile in profiles if (excess := facts.excess_decades(profile)) is not None]
+    for limit in (fail, warn):
+        for profile, excess in grown:
+            if excess >= limit:
+                return [_finding(facts, profile, excess, fail, warn)]
     return []
 
 
@@ -33,7 +35,7 @@ def _finding(facts: Facts, profile: DepthProfile, excess: float, fail: float, wa
     place = depth_culprit(profile, decades)
     slope = profile.decades_per_block
     severe = excess >= fail
-    first, last = station_module(profile.stations[0]), station_module(profile.stations[-1])
+    first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)
     explained = f", of which the growing stream explains {predicted:.1f}" if predicted and predicted > 0 else ""
@@ -119,7 +121,7 @@ When every block multiplies the gradient, the first layers receive updates far t
 hardly move; clipping then scales the whole network by what its first layer does. In half precision the lower layers
 overflow.""",
     false_positives="""
-Pre-LN, Peri-LN and ResNets have larger gradients in early layers by design (a factor of 3 to 12 for 10 to 100
+Pre-LN, Peri-LN and ResNets have larger gradients in early layers by design (a factor of 3 to 10 for 10 to 100
 blocks); that part is subtracted. Residual networks without a norm that start their branches at zero do not explode at
 all.""",
     example="""

@@ -24,14 +24,16 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
 
 
 def _is_time(facts: Facts, time: TimeProfile) -> bool:
-    """Whether calls follow one another in time rather than in depth: the stream does not run through them."""
-    on_stream = {station.module for station in facts.stations if station.kind != "start"}
-    return time.module != "" and not (time.module in on_stream and _shares_depth(facts, time.module))
+    """Whether calls follow one another in time.
 
-
-def _shares_depth(facts: Facts, module: str) -> bool:
-    """Whether the stream passes through the module again and again (a shared block), which is depth."""
-    return sum(station.module == module for station in facts.stations) > 1 and bool(facts.sites)
+    A block that the residual stream passes again and again, with all that is inside it, is depth; and a shared
+    activation or dropout without weights is neither.
+    """
+    if not any(p.module == time.module or p.module.startswith(time.module + ".") for p in facts.parameters):
+        return False
+    shared = [module for module, passes in facts.passes.items() if passes > 1]
+    in_depth = any(time.module == module or time.module.startswith(module + ".") for module in shared)
+    return facts.runs_through_time or not in_depth
 
 
 def _severity(time: TimeProfile, thresholds: Levels) -> Severity | None:

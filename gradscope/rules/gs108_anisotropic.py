@@ -62,7 +62,7 @@ participation ratio of the squared singular values, (Σ s²)² / Σ s⁴. It is 
     why="""
 The norm says how much gradient arrives, not how many directions it has. A deep tanh network near criticality, a plain
 deep ReLU network and a collapsed Post-LN Transformer keep their gradient norm and cannot be trained, because nearly
-all errors arrive as the same few patterns. On 185 trained networks κ_J at initialisation told the failing ones better
+all errors arrive as the same few patterns. On 186 training runs κ_J at initialisation told the failing ones better
 than any other number (AUC 0.97, total decades 0.84).""",
     false_positives="""
 A network that narrows by design (a bottleneck, pooling into few features) has a low rank; gradscope normalises by the

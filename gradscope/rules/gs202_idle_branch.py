@@ -59,7 +59,7 @@ are not counted (see GS109 and GS105).""",
 A block that adds a hundredth of the stream can be removed without a trace. In deep Pre-LN networks the stream grows
 with depth while every branch stays the same size, so that the last third of the blocks does little.""",
     false_positives="""
-LayerScale (1e-4 to 1e-6), gates with a negative bias and zero-initialised branches start idle on purpose and open
+LayerScale (1e-5, 1e-6), gates with a negative bias and zero-initialised branches start idle on purpose and open
 during training. That is why this is information.""",
     example="""
 ```python

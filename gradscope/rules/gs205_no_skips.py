@@ -15,7 +15,7 @@ from gradscope.rules.rule import Levels, Rule, RuleDoc
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Count blocks and attention layers of a network in which no residual addition was found."""
     profile = facts.profile
-    if any(site.kind for site in facts.sites) or profile is None:
+    if any(site.kind for site in facts.sites) or profile is None or facts.runs_through_time:
         return []
     attentions = _attentions(facts)
     deep, attentive = profile.num_blocks >= thresholds["blocks"], attentions >= thresholds["attentions"]

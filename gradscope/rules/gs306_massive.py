@@ -40,7 +40,7 @@ max|h| / rms(h) of the residual stream at its stations. A Gaussian stream of a m
 A few huge channels dominate every norm they pass, hide the others in low precision, and make quantisation hard. They
 grow in training before some runs diverge.""",
     false_positives="""
-Trained language models have massive activations at their first token as a rule and work. Sparse inputs (one-hot, zero
+Many trained language models have massive activations and work. Sparse inputs (one-hot, zero
 padding) have a small root mean square. Hence a warning.""",
     example="""
 ```python

@@ -57,7 +57,7 @@ def _finding(
             "damped": len(damped),
             "of": total,
         },
-        "Use a smaller epsilon (1e-12 to 1e-15), a loss that is not scaled down, or Adam-atan2, which has no epsilon.",
+        "Use a smaller epsilon (1e-10 to 1e-15), a loss that is not scaled down, or Adam-atan2, which has no epsilon.",
     )
 
 

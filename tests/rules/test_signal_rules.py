@@ -122,6 +122,8 @@ def recurrent(decades, calls=40):
     recording = copied(stack(2))
     rows = [add(recording.tables["calls"], module="cell", call=t, shape=[4, 8], dtype="float32") for t in range(calls)]
     add(recording.tables["modules"], name="cell", type="RNNCell", role="recurrent", num_parameters=64, called=True)
+    add(recording.tables["parameters"], name="cell.weight_hh", module="cell", shape=[8, 8], dtype="float32",
+        num_elements=64, requires_grad=True, takes_part=True)
     for step in (0, 3, 10):
         for t, row in enumerate(rows):
             add(recording.tables["call_stats"], step=step, call=row, num_elements=32, forward_norm=1.0,
