@@ -13,7 +13,8 @@ from gradscope.cli.gate_settings import GateOptions, GateSettings, gate_settings
 from gradscope.cli.gating import Judged, judge_all
 from gradscope.cli.options import MeasuringOptions, spread
 from gradscope.cli.request import configuration, request_for
-from gradscope.cli.results import check_format, check_writable, note, save, show
+from gradscope.cli.results import check_format, check_writable, note, show
+from gradscope.cli.several import check_folders, parse_also, save_all, show_also
 from gradscope.cli.shown_settings import shown_settings
 from gradscope.cli.step_summary import append_step_summary
 from gradscope.config import Config
@@ -77,21 +78,36 @@ def check(
     ] = None,
     output_format: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=_OUTPUT, help="full, concise, json, github, sarif, junit, markdown or gitlab."
-        ),
+        typer.Option(rich_help_panel=_OUTPUT, help="full, concise, json, github, sarif, junit, markdown or gitlab."),
     ] = None,
     output_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", rich_help_panel=_OUTPUT, help="Write that to a file instead of the terminal."),
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FORMAT=FILE", rich_help_panel=_OUTPUT, help="Write it in this format too. Repeat for more."
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", rich_help_panel=_OUTPUT, help="Save what was measured."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            rich_help_panel=_OUTPUT,
+            help="Save what was measured; a folder for several.",
+        ),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", rich_help_panel=_OUTPUT, help="Also write the report as an HTML file."),
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            rich_help_panel=_OUTPUT,
+            help="Write the HTML report; a folder for several targets.",
+        ),
     ] = None,
     show_all: Annotated[
         bool, typer.Option("--all", rich_help_panel=_OUTPUT, help="List everything, not only the worst.")
@@ -102,7 +118,8 @@ def check(
 ) -> int:
     """Judge everything, print it, and return the gate's exit code."""
     config = configuration(measuring)
-    check_writable(html, output, output_file, write_baseline_to)
+    check_writable(output_file, write_baseline_to)
+    formats = parse_also(also or ())
     output_format = check_format(output_format or config.settings.get("output-format", "full"))
     settings = gate_settings(
         GateOptions(
@@ -121,14 +138,13 @@ def check(
     if show_settings:
         emit(shown_settings(requests, settings, config))
         return EXIT_CLEAN
-    if (output is not None or html is not None) and len(requests) > 1:
-        raise ConfigError("-o and --html take one target.", rule="Each target is a recording of its own.")
+    check_folders(len(requests), output, html)
     judged = judge_all(requests, settings)
-    for outcome in judged.outcomes:
-        save(outcome.recording, outcome.diagnosis, output, html)
+    save_all(judged.outcomes, output, html)
     if write_baseline_to is not None:
         return _write_baseline(write_baseline_to, judged.outcomes, judged.num_failed)
     show(judged.outcomes, output_format, output_file, show_all=show_all)
+    show_also(judged.outcomes, formats)
     if output_format == "github":
         append_step_summary(judged.outcomes, os.environ.get("GITHUB_STEP_SUMMARY"))
     _tell_gate(judged.outcomes, settings)

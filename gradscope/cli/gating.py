@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gradscope.cli.complaint import complain
+from gradscope.cli.determinism import deterministic
 from gradscope.cli.gate_settings import GateSettings
 from gradscope.cli.measuring import measured
 from gradscope.cli.reading import is_recording, read_recording
@@ -70,14 +71,19 @@ def _judge(request: Request, settings: GateSettings, *, alone: bool) -> Outcome:
 def _recordings(request: Request, num_seeds: int) -> list[Recording]:
     if is_recording(request.target):
         return [read_recording(Path(request.target))]
-    if num_seeds == 1:
-        return [measured(request)]
-    if request.seed is None:
-        raise ConfigError("--seeds needs a seed to count from.", rule="Leave out --seed none.")
-    return [
-        measured(replace(request, settings={**request.settings, "seed": request.seed + number}))
-        for number in range(num_seeds)
-    ]
+    seed = request.seed
+    if num_seeds == 1 or seed is None:
+        if num_seeds > 1:
+            raise ConfigError("--seeds needs a seed to count from.", rule="Leave out --seed none.")
+        requests = [request]
+    else:
+        requests = [_seeded(request, seed + number) for number in range(num_seeds)]
+    with deterministic():
+        return [measured(one) for one in requests]
+
+
+def _seeded(request: Request, seed: int) -> Request:
+    return replace(request, settings={**request.settings, "seed": seed})
 
 
 def _compared(
@@ -90,9 +96,7 @@ def _compared(
         same = list(settings.against)  # one target, one saved run: the user says they belong together
     if settings.against and not same:
         names = ", ".join(name for name, _ in settings.against)
-        raise ConfigError(
-            f"no saved run of {target} among {names}.", hint=f"gradscope inspect {target} -o main.json"
-        )
+        raise ConfigError(f"no saved run of {target} among {names}.", hint=f"gradscope inspect {target} -o main.json")
     worse = [
         finding
         for name, saved in same

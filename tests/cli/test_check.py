@@ -89,7 +89,9 @@ def test_selection_and_ignores_from_the_configuration(capsys: Capture, bad: str)
         (["good.json", "--set", "GS101.decade=3"], "GS101.decades"),
         (["good.json", "--set", "GS701.decade=3"], "Did you mean 'decades'"),
         (["good.json", "--config", "none.toml"], "no such configuration file"),
-        (["good.json", "good.json", "-o", "both.json"], "take one target"),
+        (["good.json", "good.json", "-o", "both.json"], "one file for 2 targets"),
+        (["good.json", "--also", "sarif"], "It is FORMAT=FILE"),
+        (["good.json", "--also", "sarfi=x"], "Did you mean 'sarif'"),
     ],
 )
 def test_misuse_is_exit_2_with_one_clear_line(capsys: Capture, good: str, arguments: list[str], told: str) -> None:
@@ -160,6 +162,19 @@ def test_an_output_file_gets_the_result_and_stdout_nothing(capsys: Capture, bad:
     done = run(capsys, "check", bad, "--output-format", "sarif", "--output-file", "out.sarif")
     assert (done.code, done.out) == (1, "")
     assert json.loads(Path("out.sarif").read_text())["runs"][0]["results"][0]["ruleId"].startswith("GS")
+
+
+def test_one_measurement_is_written_in_several_formats_and_per_target(capsys: Capture, good: str, bad: str) -> None:
+    Path("runs").mkdir()
+    done = run(
+        capsys, "check", good, bad, "--also", "sarif=out.sarif", "--also", "junit=out.xml", "-o", "runs",
+        "--output-format", "concise",
+    )  # fmt: skip
+    assert done.code == 1
+    assert json.loads(Path("out.sarif").read_text())["version"] == "2.1.0"
+    assert Path("out.xml").read_text().startswith("<?xml")
+    assert sorted(file.name for file in Path("runs").iterdir()) == ["bad.json.gz.json", "good.json.json"]
+    assert Recording.load("runs/good.json.json").watched_steps == [0, 3, 10]
 
 
 def test_json_on_stdout_is_json_alone(capsys: Capture, bad: str) -> None:
