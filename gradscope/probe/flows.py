@@ -39,6 +39,7 @@ class SiteFlow:
         "branch",
         "dot",
         "grad",
+        "has_skip",
         "keep",
         "num_readers",
         "skip",
@@ -47,6 +48,7 @@ class SiteFlow:
     def __init__(self, rows: Rows, num_readers: int) -> None:
         self._rows = rows
         self.num_readers = num_readers
+        self.has_skip = False
         self.keep = False
         self.grad: Handle | None = None
         self.skip: Handle | None = None
@@ -76,7 +78,8 @@ class SiteFlow:
         if gradient is not None:
             self._branch = _plus(self._branch, _wide(gradient))
         self._waiting -= 1
-        if self._waiting <= 0:
+        # A skip that is scaled may send its gradient after the branch has: the inner product needs both.
+        if self._waiting <= 0 and (self._skip is not None or not self.has_skip):
             self.finish()
 
     def finish(self) -> None:
@@ -96,7 +99,7 @@ class SiteFlow:
     def _finish_early(self) -> None:
         if not self.keep:
             self._sum = None
-        if not self.num_readers:
+        if self._waiting <= 0:
             self.finish()
 
 
@@ -123,6 +126,7 @@ class Flows:
         self._keep = False
         for plan in plans:
             flow = SiteFlow(rows, len(plan.branch) if plan is not None else 0)
+            flow.has_skip = plan is not None and plan.skip is not None
             self.sites.append(flow)
             if plan is not None:
                 self._attach(graph, plan, flow)
