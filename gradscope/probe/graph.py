@@ -128,14 +128,12 @@ def _edges(
 ) -> list[tuple[Any, int, int]]:
     if isinstance(node, Trace):
         pairs = [(item, 0) if isinstance(item, Trace) else item for item in node.inputs]
-        return [(source, number, i) for i, (source, number) in enumerate(pairs)]
-    edges = [(source, number, i) for i, (source, number) in enumerate(node.next_functions) if source is not None]
-    if hidden or splices:
-        for position, trace in hidden.get(node._sequence_nr(), ()):
-            edges.append((trace, 0, position))
-        if splices:
-            edges = [_spliced(edge, splices) for edge in edges]
-    return edges
+        edges = [(source, number, i) for i, (source, number) in enumerate(pairs)]
+    else:
+        edges = [(source, number, i) for i, (source, number) in enumerate(node.next_functions) if source is not None]
+        if hidden:
+            edges += [(trace, 0, position) for position, trace in hidden.get(node._sequence_nr(), ())]
+    return [_spliced(edge, splices) for edge in edges] if splices else edges
 
 
 def _spliced(edge: tuple[Any, int, int], splices: Mapping[tuple[int, int], Trace]) -> tuple[Any, int, int]:
