@@ -45,6 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
     parser.add_argument("command", choices=("list", "train", "measure", "judge", "fit"))
     parser.add_argument("--part", default="1/1", help="which part of how many, such as 2/4")
+    parser.add_argument("--optimizer", default="both", choices=("both", *OPTIMIZERS), help="measure with this one")
     arguments = parser.parse_args()
     part, num_parts = (int(number) for number in arguments.part.split("/"))
     chosen = networks()[part - 1 :: num_parts]
@@ -58,7 +59,7 @@ def main() -> None:
     elif arguments.command == "measure":
         from benchmarks.calibration.measuring import measure_all
 
-        measure_all(chosen)
+        measure_all(chosen, OPTIMIZERS if arguments.optimizer == "both" else (arguments.optimizer,))
     elif arguments.command == "judge":
         from benchmarks.calibration.predictors import judge_all
 

@@ -22,13 +22,13 @@ def recording_path(name: str, optimizer: str) -> Path:
     return results.RECORDINGS / f"{name}.{optimizer}.json.gz"
 
 
-def measure_all(chosen: list[Network]) -> None:
+def measure_all(chosen: list[Network], optimizers: tuple[str, ...]) -> None:
     """Measure every network that has no recording yet, once with each optimizer; and what other tools would see."""
     results.RECORDINGS.mkdir(exist_ok=True)
     known = {row["name"] for row in results.read(results.PEERS)}
     for number, network in enumerate(chosen):
         start = time.perf_counter()
-        for optimizer in OPTIMIZERS:
+        for optimizer in optimizers:
             _measure(network, optimizer)
         if network.name not in known:
             seen = observe(network)
