@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -81,6 +82,9 @@ def _shared_names(charts: dict[str, dict[str, Any]]) -> tuple[dict[str, dict[str
     return charts, [list(names) for names in table]
 
 
+_POWER = re.compile(r"\b(10|2)\^([-−]?\d+(?:\.\d+)?)")
+
+
 @cache
 def asset(name: str) -> str:
     """Read a style sheet or script that ships with the package."""
@@ -129,5 +133,10 @@ def prose(text: str, limit: int = 800) -> Markup:
     if len(parts) % 2 == 0:
         parts[-2:] = [parts[-2] + "`" + parts[-1]]
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in enumerate(parts)
+        Markup("<code>{}</code>").format(part) if place % 2 else _powers(part) for place, part in enumerate(parts)
     )
+
+
+def _powers(text: str) -> Markup:
+    """Escape a text and raise the exponents that it writes as 10^-5.4 or 2^23."""
+    return Markup(_POWER.sub(r"\1<sup>\2</sup>", escape(text)))

@@ -11,16 +11,12 @@ from gradscope.metrics.facts import Facts
 from gradscope.record import Recording
 from gradscope.report.html.chart import Figure
 from gradscope.report.html.document import asset, environment
-from gradscope.report.html.panel import Panel, Picture
+from gradscope.report.html.panel import Picture
 from gradscope.report.html.plot import NAMES, spec
 from gradscope.report.html.raster import DIVERGING
 from gradscope.report.html.sharing import shareable
-from gradscope.report.html.views.flow import flow_panel
-from gradscope.report.html.views.heatmap import heatmap_panel
-from gradscope.report.html.views.precision import precision_panel
+from gradscope.report.html.views.panels import model_panels
 from gradscope.report.html.views.profile import profile_panel
-from gradscope.report.html.views.signal import signal_panel
-from gradscope.report.html.views.updates import updates_panel
 from gradscope.report.html.views.verdict import VERDICTS, headline_facts
 from gradscope.rules import diagnose
 from gradscope.rules.finding import Diagnosis
@@ -111,14 +107,7 @@ def _named(drawn: dict[str, Any]) -> dict[str, Any]:
 
 def figures(facts: Facts, diagnosis: Diagnosis) -> dict[str, Figure]:
     """List the charts of all views by the name that `figure` takes."""
-    panels: list[Panel] = [
-        profile_panel(facts, diagnosis),
-        flow_panel(facts, diagnosis),
-        heatmap_panel(facts),
-        signal_panel(facts),
-        precision_panel(facts),
-        updates_panel(facts),
-    ]
+    panels = model_panels(facts, diagnosis)
     parts = [part.figure for panel in panels for part in panel.parts if isinstance(part, Picture) and part.figure]
     return {figure.id.removeprefix("chart-"): figure for figure in parts}
 

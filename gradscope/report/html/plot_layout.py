@@ -93,7 +93,7 @@ def _zones(chart: Chart) -> tuple[Parts, Parts]:
         }
         if zone.axis == "y":
             shapes.append(_across(zone))
-            notes.append({**note, "xref": "paper", "x": 1, "y": zone.end})
+            notes.append({**note, "xref": "paper", "x": 0.01, "xanchor": "left", "y": zone.end, "yanchor": "top"})
         else:
             height = RANGE_ROW * (len(ranges) - ranges.index(zone))
             shape = _range(zone, height, *ends(chart)[:2])

@@ -16,16 +16,10 @@ from gradscope.report.html.explanation import explanation, rule_name
 from gradscope.report.html.panel import Column, Panel
 from gradscope.report.html.payload import embed
 from gradscope.report.html.sharing import shareable, shared
-from gradscope.report.html.views.flow import flow_panel
-from gradscope.report.html.views.heatmap import heatmap_panel
 from gradscope.report.html.views.modules import COLUMNS, module_table
+from gradscope.report.html.views.panels import model_panels, panel_of
 from gradscope.report.html.views.places import station_of
-from gradscope.report.html.views.precision import precision_panel
-from gradscope.report.html.views.profile import profile_panel
-from gradscope.report.html.views.signal import signal_panel
-from gradscope.report.html.views.updates import updates_panel
 from gradscope.report.html.views.verdict import (
-    PANEL_OF_FAMILY,
     VERDICTS,
     evidence_value,
     gravest,
@@ -78,14 +72,7 @@ def html(recording: Recording, diagnosis: Diagnosis, *, title: str | None = None
     """Return the report as one HTML document; the same recording gives the same document."""
     recording, diagnosis = shareable(recording), _shareable(diagnosis)
     facts = Facts(recording)
-    panels = [
-        profile_panel(facts, diagnosis),
-        flow_panel(facts, diagnosis),
-        heatmap_panel(facts),
-        signal_panel(facts),
-        precision_panel(facts),
-        updates_panel(facts),
-    ]
+    panels = model_panels(facts, diagnosis)
     modules = module_table(facts, [finding.module for finding in diagnosis.findings])
     findings = _shown_findings(facts, diagnosis, panels, modules.row_of)
     main = gravest(diagnosis)
@@ -133,14 +120,14 @@ def _shareable(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _shown_findings(
-    facts: Facts, diagnosis: Diagnosis, panels: Sequence[Panel], row_of: dict[str, int]
+    facts: Facts, diagnosis: Diagnosis, panels: list[Panel], row_of: dict[str, int]
 ) -> list[ShownFinding]:
     shown = []
     stations = facts.profile.stations if facts.profile else ()
     explained: set[str] = set()
     for place, finding in enumerate(diagnosis.findings[:MAX_FINDINGS], start=1):
         words, style = SEVERITIES[finding.severity]
-        panel = next((p for p in panels if p.id == PANEL_OF_FAMILY.get(finding.code[:3]) and not p.missing), None)
+        panel = panel_of(finding.code, panels)
         station = station_of(finding.module, finding.call, stations)
         shown.append(
             ShownFinding(

@@ -118,7 +118,7 @@ def _y_zone(frame: Frame, zone: Zone) -> Markup:
     if zone.start == zone.end:
         y = frame.y(zone.start)
         return Markup('<path class="limit {}" d="M{} {}H{}"/>{}').format(
-            zone.role, LEFT, y, frame.right, _text(frame.right - 4, y - 5, zone.label, "note", "end")
+            zone.role, LEFT, y, frame.right, _text(LEFT + 6, y + 14, zone.label, "note")
         )
     top, bottom = frame.y(zone.end), frame.y(zone.start)
     return Markup('<rect class="zone {}" x="{}" y="{}" width="{}" height="{}"/>{}').format(

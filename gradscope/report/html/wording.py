@@ -88,6 +88,16 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if 0 < abs(value) < 10 else f"{value:.0f} %"  # noqa: PLR2004 - one digit before the point
 
 
+def cosine(value: float) -> str:
+    """Write a cosine to three places: near 1 the third one tells.
+
+    Example:
+        >>> cosine(0.99951)
+        '1.000'
+    """
+    return f"{value:.3f}".replace("-", MINUS)
+
+
 def count(value: int, one: str, many: str = "") -> str:
     """Write a count with its noun: "1 step", "3 steps"."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gradscope.metrics.depth import DepthProfile, Station
 from gradscope.metrics.expected import expected_decades
@@ -13,6 +14,7 @@ from gradscope.report.html.panel import Column, Panel, Table, picture
 from gradscope.report.html.scale import finite
 from gradscope.report.html.sharing import shorten
 from gradscope.report.html.views.places import culprits
+from gradscope.report.html.views.through_time import time_chart
 from gradscope.report.html.wording import change, count
 from gradscope.rules.finding import Diagnosis
 
@@ -36,16 +38,17 @@ def profile_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
         "Each tick of the vertical axis is a factor of ten.",
     )
     profiles = list(facts.profiles.values())
-    if not profiles:
-        return _without(base, NO_STREAM)
-    if not any(finite(profile.gradient_decades) for profile in profiles):
-        return _without(base, NO_RATIO)
-    chart = profile_chart(facts, diagnosis)
-    return Panel(base.id, base.title, base.short, lead(facts), (picture(chart, _table(chart)),), reading=base.reading)
-
-
-def _without(panel: Panel, why: str) -> Panel:
-    return Panel(panel.id, panel.title, panel.short, missing=why)
+    time = time_chart(facts, diagnosis)
+    parts = [picture(time)] if time else []
+    if any(finite(profile.gradient_decades) for profile in profiles):
+        chart = profile_chart(facts, diagnosis)
+        parts.insert(0, picture(chart, _table(chart)))
+        words = lead(facts)
+    else:
+        words = NO_RATIO if profiles else NO_STREAM
+    if not parts:
+        return replace(base, missing=words)
+    return replace(base, lead=words, parts=tuple(parts))
 
 
 def lead(facts: Facts) -> str:

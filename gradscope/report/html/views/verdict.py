@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gradscope.metrics.facts import Facts
-from gradscope.report.html.wording import MINUS, change, count, number, percent
+from gradscope.report.html.wording import MINUS, change, cosine, count, number, percent
 from gradscope.rules.finding import Diagnosis, Finding
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -16,9 +16,6 @@ VERDICTS: Mapping[str, tuple[str, str]] = {
     "cannot-say": ("Cannot say", "unsure"),
 }
 """verdict -> (words, style)."""
-
-PANEL_OF_FAMILY = {"GS1": "profile", "GS2": "flow", "GS3": "signal", "GS4": "precision", "GS5": "updates", "GS6": "run"}
-"""Which panel shows what a family of rules looks at."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
     ):
         value = metrics.get(name)
         if value is not None:
-            found.append(Fact(words, f"{value:.3f}".replace("-", MINUS), term))
+            found.append(Fact(words, cosine(float(value)), term))
     balance = metrics.get("query_key_to_value_log10")
     if balance is not None:
         found.append(Fact("Query/key against value gradient", change(float(balance))))
