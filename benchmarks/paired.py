@@ -1,4 +1,4 @@
-"""Ratios that hold on a noisy machine: two ways of running a step in turn, in one process, judged by the median pair."""
+"""Ratios that hold on a noisy machine: two ways of running a step in turn, in one process; the median pair counts."""
 
 from __future__ import annotations
 
