@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from gradscope.cli.options import MeasuringOptions
 from gradscope.cli.request import thresholds_for
-from gradscope.config import Config, check_choice
-from gradscope.errors import ConfigError
+from gradscope.config import Config
 from gradscope.gate.baseline import Known, read_baseline
-from gradscope.gate.outcome import FailOn
+from gradscope.gate.outcome import FailOn, fail_level
 from gradscope.gate.selection import ALL, Selection, check_codes, split_codes
 from gradscope.gate.thresholds import split_thresholds
 from gradscope.record import Recording
@@ -74,7 +72,7 @@ def gate_settings(options: GateOptions, measuring: MeasuringOptions, config: Con
     against = options.against or tuple(path for path in (_path(given.get("against")),) if path is not None)
     return GateSettings(
         selection=Selection(select, ignore, config.per_module_ignores),
-        fail_on=fail_on(options.fail_on or given.get("fail-on", "error")),
+        fail_on=fail_level(options.fail_on or given.get("fail-on", "error")),
         baseline=read_baseline(baseline_file) if baseline_file is not None else frozenset(),
         baseline_file=baseline_file,
         thresholds=judged,
@@ -82,19 +80,6 @@ def gate_settings(options: GateOptions, measuring: MeasuringOptions, config: Con
         against=tuple((str(path), Recording.load(path)) for path in against),
         seeds=options.seeds or int(given.get("seeds", 1)),
     )
-
-
-def fail_on(text: str) -> FailOn:
-    """Return the level if it is one.
-
-    Raises:
-        ConfigError: It is not.
-    """
-    check_choice("fail-on", text, "--")
-    for level in get_args(FailOn):
-        if level == text:
-            return level  # type: ignore[no-any-return]  # get_args is untyped
-    raise ConfigError(f"--fail-on {text} is not known.")
 
 
 def _path(text: str | None) -> Path | None:

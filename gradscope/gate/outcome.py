@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gradscope.errors import EXIT_CLEAN, EXIT_FINDINGS
+from gradscope.config import nearest
+from gradscope.errors import EXIT_CLEAN, EXIT_FINDINGS, ConfigError
 from gradscope.gate.baseline import Known, known
 from gradscope.gate.selection import Selection
 from gradscope.record import Recording
@@ -19,6 +20,20 @@ _FAILING: dict[FailOn, frozenset[str]] = {
     "warning": frozenset({"error", "warning"}),
     "never": frozenset(),
 }
+
+
+def fail_level(text: str) -> FailOn:
+    """Return the level if it is one.
+
+    Raises:
+        ConfigError: It is not; the nearest is named.
+    """
+    for level in _FAILING:
+        if level == text:
+            return level
+    raise ConfigError(
+        f"fail-on '{text}' is not known.", rule=f"It is one of {', '.join(_FAILING)}. {nearest(text, _FAILING)}".strip()
+    )
 
 
 @dataclass(frozen=True)

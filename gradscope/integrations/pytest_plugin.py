@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gradscope.errors import ConfigError
-
 if TYPE_CHECKING:
     from gradscope.gate.outcome import Outcome
 
@@ -92,15 +90,14 @@ def assert_gradient_flow(
     """
     __tracebackhide__ = True
     from gradscope import inspect
-    from gradscope.gate.outcome import judge
+    from gradscope.gate.outcome import fail_level, judge
     from gradscope.gate.selection import Selection, check_codes, split_codes
     from gradscope.report.rulebook import ALL_RULES
     from gradscope.rules.verdict import diagnose
 
     chosen, ignored = (split_codes([codes] if isinstance(codes, str) else codes) for codes in (select, ignore))
     check_codes([*chosen, *ignored], [rule.code for rule in ALL_RULES])
-    if fail_on not in ("error", "warning", "never"):
-        raise ConfigError(f"fail_on={fail_on!r} is not known.", rule="It is 'error', 'warning' or 'never'.")
+    level = fail_level(fail_on)
     inspection = inspect(model, inputs, loss, arguments=arguments, **settings)
     diagnosis = diagnose(inspection.recording, thresholds) if thresholds else inspection.diagnosis
     name = inspection.recording.provenance.target
@@ -109,7 +106,7 @@ def assert_gradient_flow(
         inspection.recording,
         diagnosis,
         selection=Selection(chosen, ignored),
-        fail_on=fail_on,
+        fail_on=level,
     )
     if outcome.failing:
         raise AssertionError(_message(outcome))

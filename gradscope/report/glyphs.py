@@ -23,17 +23,17 @@ class Glyphs:
     unknown: str
     info: str
     eighths: str
-    track: str
+    mark: str
 
 
 UNICODE = Glyphs(
     ellipsis="…", dot="·", arrow="→", culprit="◀", rule="─", tick="┴", minus="−", missing="–",
-    good="✓", warning="▲", bad="✗", unknown="?", info="•", eighths="▏▎▍▌▋▊▉█", track="·",
+    good="✓", warning="▲", bad="✗", unknown="?", info="•", eighths="▏▎▍▌▋▊▉█", mark="┃",
 )  # fmt: skip
 
 ASCII = Glyphs(
     ellipsis="~", dot="-", arrow="->", culprit="<", rule="-", tick="+", minus="-", missing="-",
-    good="+", warning="!", bad="x", unknown="?", info="*", eighths="#", track=".",
+    good="+", warning="!", bad="x", unknown="?", info="*", eighths="#", mark="|",
 )  # fmt: skip
 
 

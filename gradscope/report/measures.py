@@ -20,14 +20,17 @@ class Measure:
 
 
 _WORDS: dict[str, tuple[str, str]] = {
-    "decades": ("end to end", "decades (powers of ten) the gradient gains from loss to input; negative shrinks"),
-    "decades_per_block": ("per block", "decades per block, on average"),
-    "excess_decades": ("beyond the law", "decades beyond what the growing stream of pre-norm explains"),
-    "jacobian_anisotropy": ("Jacobian spread", "1 = all directions pass alike; above 40 hardly any gets through"),
-    "token_cosine": ("token similarity", "cosine between tokens at the end of the stream; 1 = all alike"),
-    "sample_cosine": ("sample similarity", "cosine between samples at the end of the stream; 1 = all alike"),
-    "effective_path_length": ("effective depth", "branches an average gradient path passes through"),
+    "decades": ("end to end", "decades of gradient from loss to input; negative: lost"),
+    "decades_per_block": ("per block", "decades, on average"),
+    "excess_decades": ("unexplained", "decades beyond what a growing stream explains"),
+    "jacobian_anisotropy": ("Jacobian spread", "1: every direction passes alike; 40: hardly any does"),
+    "token_cosine": ("token similarity", "cosine between tokens at the end; 1: all alike"),
+    "sample_cosine": ("sample similarity", "cosine between samples at the end; 1: all alike"),
+    "effective_path_length": ("effective depth", "branches an average gradient path takes"),
 }
+_ALIKE_DECADES = 0.05
+"""Excess this close to the whole (decades) says nothing new: the stream does not grow."""
+
 _DECADES = frozenset({"decades", "decades_per_block", "excess_decades"})
 
 
@@ -36,8 +39,13 @@ def described_measures(metrics: Mapping[str, float | int | None]) -> list[Measur
     return [
         Measure(label, _value(name, metrics[name]), meaning)
         for name, (label, meaning) in _WORDS.items()
-        if metrics.get(name) is not None
+        if metrics.get(name) is not None and not (name == "excess_decades" and _says_nothing_new(metrics))
     ]
+
+
+def _says_nothing_new(metrics: Mapping[str, float | int | None]) -> bool:
+    whole, excess = metrics.get("decades"), metrics.get("excess_decades")
+    return whole is not None and excess is not None and abs(whole - excess) < _ALIKE_DECADES
 
 
 def other_measures(metrics: Mapping[str, float | int | None]) -> list[Measure]:

@@ -31,8 +31,9 @@ def draw_findings(findings: Sequence[Finding], console: Console, glyphs: Glyphs,
     for finding in findings:
         seen[finding.code] = seen.get(finding.code, 0) + 1
         if show_all or seen[finding.code] <= SHOWN_PER_CODE:
-            repeated = last_advice.get(finding.code) == finding.advice
-            _draw_finding(finding, console, glyphs, with_advice=not repeated)
+            known = last_advice.get(finding.code) == finding.advice
+            brief = finding.severity == "info" and not show_all
+            _draw_finding(finding, console, glyphs, evidence=not brief, advice=not (brief or known))
             last_advice[finding.code] = finding.advice
     folded = {code: number - SHOWN_PER_CODE for code, number in seen.items() if number > SHOWN_PER_CODE}
     if folded and not show_all:
@@ -40,7 +41,7 @@ def draw_findings(findings: Sequence[Finding], console: Console, glyphs: Glyphs,
         console.print(Text(f"  {glyphs.ellipsis} {rest} (--all lists them)", style="dim"))
 
 
-def _draw_finding(finding: Finding, console: Console, glyphs: Glyphs, *, with_advice: bool) -> None:
+def _draw_finding(finding: Finding, console: Console, glyphs: Glyphs, *, evidence: bool, advice: bool) -> None:
     style = SEVERITY_STYLES[finding.severity]
     head = Text("  ").append(f"{severity_sign(finding.severity, glyphs)} {finding.code}", style=style)
     title = rule_title(finding.code)
@@ -54,15 +55,14 @@ def _draw_finding(finding: Finding, console: Console, glyphs: Glyphs, *, with_ad
         gap = max(2, console.width - head.cell_len - Text(source).cell_len)
         head.append(" " * gap).append(source, style="dim")
     console.print(head, overflow="fold")
-    pairs = [("", Text(visible(finding.message)))]
-    evidence = described_evidence(finding.evidence, glyphs)
-    if evidence:
-        pairs.append(("evidence", Text(evidence, style="dim")))
-    if finding.advice and with_advice:
+    draw_pairs(console, [("", Text(visible(finding.message)))], label_width=0, indent=2)
+    pairs = []
+    if finding.evidence and evidence:
+        pairs.append(("evidence", Text(described_evidence(finding.evidence, glyphs), style="dim")))
+    if finding.advice and advice:
         pairs.append(("advice", Text(visible(finding.advice))))
-    draw_pairs(console, [pairs[0]], label_width=0, indent=2)
-    if pairs[1:]:
-        draw_pairs(console, pairs[1:], indent=4)
+    if pairs:
+        draw_pairs(console, pairs, indent=4)
 
 
 def _source(finding: Finding) -> str:

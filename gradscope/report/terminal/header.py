@@ -59,7 +59,7 @@ def _additions(recording: Recording) -> str:
 
 def _origin(text: str, synthetic: bool, shape: str, glyphs: Glyphs) -> Text:
     origin = Text(visible(text))
-    if shape and shape not in text:
+    if shape and shape.split(maxsplit=1)[0] not in text:
         origin.append(f" {glyphs.dot} ", style="dim").append(visible(shape))
     if synthetic:
         origin.append("  synthetic", style="yellow")

@@ -20,25 +20,26 @@ MAX_BARS = 16
 MIN_DECADES = 3
 """Shortest axis in decades, so that the harmless differences of a healthy model do not look like a cliff."""
 
-_WIDE = 100
+_WIDE = 80
 """From this width on the last watched step has a column of its own."""
 
 
 def draw_profile(blocks: Blocks, console: Console, glyphs: Glyphs) -> None:
     """Print the profile; nothing where no gradient was seen at any block."""
     rows = _shown(blocks.rows)
-    axis = _axis(rows)
+    axis = _axis([norm for row in rows for norm in (row.grad_norm, row.later_grad_norm)])
     if axis is None:
         return
     where = "along the stream" if blocks.on_stream else "module by module"
-    draw_title(console, "Gradient " + where, f"step {blocks.step}, L2 norm, log scale; input on top")
+    mark = "" if blocks.later_step is None else f", {glyphs.mark} step {blocks.later_step}"
+    draw_title(console, "Gradient " + where, f"step {blocks.step}{mark}; L2 norm, log scale, input on top")
     with_later = blocks.later_step is not None and console.width >= _WIDE
     name_cells = max(8, min(console.width // 3 - 4, max(len(shown_module(row.name, row.call)) for row in rows)))
-    later_cells = 10 if with_later else 0
-    marker_cells = 9
+    later_cells = 9 if with_later else 0
+    marker_cells = 8
     bar_cells = max(8, console.width - 2 - name_cells - 2 - 8 - 2 - marker_cells - later_cells)
     if with_later:
-        _draw_later_heading(blocks, console, 2 + name_cells + 2 + 8 + 2 + bar_cells)
+        _draw_heading(blocks, name_cells, bar_cells, console)
     for row in rows:
         line = Text("  ")
         name = fit_dotted(shown_module(row.name, row.call), name_cells, glyphs.ellipsis)
@@ -46,7 +47,7 @@ def draw_profile(blocks: Blocks, console: Console, glyphs: Glyphs) -> None:
         line.append(f"  {magnitude(row.grad_norm):>8}  ")
         line.append_text(_bar(row, axis, bar_cells, glyphs))
         if with_later:
-            line.append(f"{magnitude(row.later_grad_norm):>10}", style="dim")
+            line.append(f"{magnitude(row.later_grad_norm):>9}", style="dim")
         if row.findings:
             line.append(f" {glyphs.culprit} {row.findings[0].code}", style=_style(row) or "")
         console.print(line, no_wrap=True, overflow="crop")
@@ -67,9 +68,9 @@ def _shown(rows: Sequence[Block]) -> list[Block]:
     return [rows[number] for number in sorted(wanted)]
 
 
-def _axis(rows: Sequence[Block]) -> tuple[int, int] | None:
+def _axis(norms: Sequence[float | None]) -> tuple[int, int] | None:
     """Return the powers of ten at the ends of the axis, None where there is nothing to draw."""
-    logs = [math.log10(norm) for norm in (row.grad_norm for row in rows) if norm is not None and _drawable(norm)]
+    logs = [math.log10(norm) for norm in norms if norm is not None and _drawable(norm)]
     if not logs:
         return None
     low, high = math.floor(min(logs)), math.ceil(max(logs))
@@ -82,18 +83,28 @@ def _drawable(norm: float | None) -> bool:
 
 
 def _bar(row: Block, axis: tuple[int, int], cells: int, glyphs: Glyphs) -> Text:
-    low, high = axis
+    """Draw the bar of the first step, with a mark where the last one stands."""
     norm = row.grad_norm
     if not _drawable(norm):
         words = "no gradient seen" if norm is None else "exactly zero" if norm == 0 else "not finite"
-        return Text(f"{words:<{cells}}"[:cells], style="red" if norm is not None and norm != 0 else "dim")
-    assert norm is not None
-    share = (math.log10(norm) - low) / (high - low)
+        bar = Text(f"{words:<{cells}}"[:cells], style="red" if norm is not None and norm != 0 else "dim")
+        return bar
     steps = len(glyphs.eighths)
-    units = max(1, round(share * cells * steps))
-    whole, part = divmod(units, steps)
+    whole, part = divmod(max(1, round(_share(norm, axis) * cells * steps)), steps)
     drawn = glyphs.eighths[-1] * whole + (glyphs.eighths[part - 1] if part else "")
-    return Text(f"{drawn:<{cells}}"[:cells], style=_style(row) or "blue")
+    style = _style(row) or "blue"
+    bar = Text(f"{drawn:<{cells}}"[:cells], style=style)
+    if _drawable(row.later_grad_norm):
+        cell = min(cells - 1, max(0, round(_share(row.later_grad_norm, axis) * cells) - 1))
+        bar = bar[:cell] + Text(glyphs.mark, style="bold") + bar[cell + 1 :]
+    return bar
+
+
+def _share(norm: float | None, axis: tuple[int, int]) -> float:
+    """Return how far along the axis a norm lies, from 0 to 1."""
+    low, high = axis
+    assert norm is not None
+    return min(1.0, max(0.0, (math.log10(norm) - low) / (high - low)))
 
 
 def _style(row: Block) -> str | None:
@@ -120,7 +131,8 @@ def _draw_axis(axis: tuple[int, int], cells: int, left: int, console: Console, g
     console.print(Text(" " * left + "".join(labels).rstrip(), style="dim"), no_wrap=True, overflow="crop")
 
 
-def _draw_later_heading(blocks: Blocks, console: Console, left: int) -> None:
-    heading = Text(" " * left)
-    heading.append(f"{f'step {blocks.later_step}':>10}", style="dim")
-    console.print(heading, no_wrap=True, overflow="crop")
+def _draw_heading(blocks: Blocks, name_cells: int, bar_cells: int, console: Console) -> None:
+    """Head the two columns of numbers with their steps."""
+    heading = " " * (2 + name_cells) + f"  {f'step {blocks.step}':>8}  " + " " * bar_cells
+    heading += f"{f'step {blocks.later_step}':>9}"
+    console.print(Text(heading, style="dim"), no_wrap=True, overflow="crop")

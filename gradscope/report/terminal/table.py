@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +21,9 @@ MAX_ROWS = 14
 
 MIN_FOLD = 2
 """A run this short is printed: a line saying "2 more" hides more than it saves."""
+
+ODD_DECADES = 0.1
+"""A block this far (decades) from the usual change is worth a line of its own; a quarter more or less gradient."""
 
 _WIDE = 110
 """From this width on there is room for the output norm and the last watched step."""
@@ -133,24 +137,33 @@ def _run(run: Sequence[Block]) -> Iterator[Block | _Fold]:
 
 
 def _worst(rows: Sequence[Block]) -> set[int]:
-    """Choose the two ends, then flagged rows, then the greatest changes."""
-    chosen = {0, len(rows) - 1}
-    by_need = sorted(range(len(rows)), key=lambda number: (_flag_rank(rows[number]), -_change(rows[number]), number))
+    """Choose both ends, then flagged rows, then those whose change stands out from the others'."""
+    chosen = {0, 1, len(rows) - 2, len(rows) - 1}
+    changes = [row.change_decades for row in rows if row.change_decades is not None]
+    usual = median(changes) if changes else 0.0
+    by_need = sorted(range(len(rows)), key=lambda n: (_flag_rank(rows[n]), -_oddity(rows[n], usual), n))
     for number in by_need:
         if len(chosen) >= MAX_ROWS - 4:  # room for the fold lines between them
             break
-        chosen.add(number)
+        if _flag_rank(rows[number]) < _UNFLAGGED or _oddity(rows[number], usual) > ODD_DECADES:
+            chosen.add(number)
     return chosen
+
+
+_UNFLAGGED = 2
 
 
 def _flag_rank(row: Block) -> int:
     severities = {finding.severity for finding in row.findings}
-    return 0 if "error" in severities else 1 if "warning" in severities else 2
+    return 0 if "error" in severities else 1 if "warning" in severities else _UNFLAGGED
 
 
-def _change(row: Block) -> float:
+def _oddity(row: Block, usual: float) -> float:
+    """Return how far a block's change lies from the usual one, in decades; infinite where it is not a number."""
     change = row.change_decades
-    return 0.0 if change is None or math.isnan(change) else abs(change)
+    if row.grad_norm is not None and not math.isfinite(row.grad_norm):
+        return math.inf
+    return 0.0 if change is None else abs(change - usual)
 
 
 def _fold_line(fold: _Fold, glyphs: Glyphs) -> Text:
