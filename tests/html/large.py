@@ -42,7 +42,8 @@ def recording(num_blocks: int = 1000, num_steps: int = 50, seed: int = 0) -> Rec
     )
     owners = [row for row in rows if roles[row] in ("linear", "norm", "embedding")]
     tables["parameters"] = _columns(
-        "parameters", len(owners), name=[f"{names[row]}.weight" for row in owners], module=[names[row] for row in owners],
+        "parameters", len(owners), name=[f"{names[row]}.weight" for row in owners],
+        module=[names[row] for row in owners],
         shape=[[64, 64]] * len(owners), dtype=["float32"] * len(owners), num_elements=[4096] * len(owners),
         requires_grad=[True] * len(owners), takes_part=[True] * len(owners))  # fmt: skip
     sites = [(block, child) for block in range(num_blocks) for child in ("attn", "mlp")]
@@ -57,7 +58,8 @@ def recording(num_blocks: int = 1000, num_steps: int = 50, seed: int = 0) -> Rec
     tables["sites"] = _columns(
         "sites", len(sites), name=[f"layers.{b} + {c}" for b, c in sites], module=[f"layers.{b}" for b, _ in sites],
         kind=["identity"] * len(sites), counted=[True] * len(sites), placement=["pre"] * len(sites),
-        branches=[[f"layers.{b}.{c}"] for b, c in sites], skip_scale=[1.0] * len(sites), depth=list(range(1, len(sites) + 1)),
+        branches=[[f"layers.{b}.{c}"] for b, c in sites], skip_scale=[1.0] * len(sites),
+        depth=list(range(1, len(sites) + 1)),
     )  # fmt: skip
     tables["steps"] = _columns(
         "steps", num_steps, step=list(range(num_steps)), loss=[3 - 0.01 * step for step in range(num_steps)]

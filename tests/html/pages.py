@@ -22,8 +22,10 @@ def with_signals(recording: Recording) -> Recording:
         for place, name in enumerate(places):
             share = place / len(places)
             for metric, value in (
-                ("token_cosine", share), ("sample_cosine", share / 2), ("saturated_fraction", 0.1), ("dead_fraction", 0.02),
-                ("attention_entropy", 0.9), ("activation_peak", 4 + share), ("absorption_bf16", 0.1), ("absorption_fp16", 0.01),
+                ("token_cosine", share), ("sample_cosine", share / 2), ("saturated_fraction", 0.1),
+                ("dead_fraction", 0.02),
+                ("attention_entropy", 0.9), ("activation_peak", 4 + share), ("absorption_bf16", 0.1),
+                ("absorption_fp16", 0.01),
             ):  # fmt: skip
                 add(tables["observations"], step=step, metric=metric, module=name, call=0, value=value)
             for kind in ("activation", "parameter"):

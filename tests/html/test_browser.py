@@ -47,7 +47,10 @@ def test_every_view_is_there_and_nothing_goes_wrong(desktop: Browser, page: Page
     assert desktop.requests() == [path.as_uri()]
     for view in VIEWS:
         assert desktop.run("return document.getElementById(arguments[0])?.innerText.trim().length > 20", view), view
-    empty = "return [...document.querySelectorAll('section.card')].filter(s => !s.querySelector('svg, table, dl, .none')).length"
+    empty = (
+        "return [...document.querySelectorAll('section.card')]"
+        ".filter(section => !section.querySelector('svg, table, dl, .none')).length"
+    )
     assert desktop.run(empty) == 0
     ids = desktop.run(
         "return [...document.querySelectorAll('main [id]')].map(e => e.id).filter(id => !/^_|^clip/.test(id))"
@@ -106,7 +109,10 @@ def test_theme_follows_the_system_and_the_button(desktop: Browser, page: Page) -
     open_ready(desktop, page("healthy"))
     desktop.wait_for("document.querySelector('#chart-profile.ready')")
     assert desktop.run(f"return {light}")
-    line = "return document.querySelector('#chart-profile .live .scatterlayer path.js-line[style*=\"stroke-width: 2.2\"]').style.stroke"
+    line = (
+        "return document.querySelector("
+        "'#chart-profile .live .scatterlayer path.js-line[style*=\"stroke-width: 2.2\"]').style.stroke"
+    )
     before = desktop.run(line)
     desktop.run("document.getElementById('theme').click()")
     assert not desktop.run(f"return {light}")
@@ -156,7 +162,8 @@ def test_fits_a_phone(desktop: Browser, page: Page, name: str) -> None:
     show_all(desktop)
     assert desktop.run("return document.documentElement.scrollWidth") <= 390
     small = desktop.run(
-        "return [...document.querySelectorAll('main p, main dd, main td')].filter(e => e.offsetParent && parseFloat(getComputedStyle(e).fontSize) < 12).length"
+        "return [...document.querySelectorAll('main p, main dd, main td')]"
+        ".filter(e => e.offsetParent && parseFloat(getComputedStyle(e).fontSize) < 12).length"
     )
     assert small == 0
 
@@ -177,7 +184,7 @@ def test_table_sorts_filters_pages_by_keyboard(desktop: Browser, page: Page) -> 
     desktop.keys(*"layers.77.")
     assert desktop.run(status) == "1–5 of 5"
     desktop.run(
-        "document.getElementById('modules-filter').value = ''; document.getElementById('modules-filter').dispatchEvent(new Event('input'))"
+        "const filter = document.getElementById('modules-filter'); filter.value = ''; filter.dispatchEvent(new Event('input'))"
     )
     desktop.run("document.getElementById('modules-next').focus()")
     desktop.keys("\ue007")
@@ -249,6 +256,7 @@ def test_accessible(desktop: Browser, page: Page, name: str, scheme: str) -> Non
     desktop.cdp("Page.setBypassCSP", enabled=True)
     desktop.run(script.read_text())
     result = desktop.run_async(
-        "const done = arguments[0]; axe.run(document).then(r => done(r.violations.map(v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 200)])))"
+        "const done = arguments[0]; axe.run(document).then(result => done("
+        "result.violations.map(v => [v.impact, v.id, v.nodes.length, v.nodes[0].html.slice(0, 200)])))"
     )
     assert [violation for violation in result if violation[0] in ("serious", "critical")] == []

@@ -29,10 +29,14 @@ def test_no_attack_gets_through(desktop: Browser, page: Page) -> None:
     assert desktop.log("browser") == []
     assert desktop.requests() == [path.as_uri()]
     assert desktop.run("return document.querySelectorAll('img, iframe, object, embed, form, link, base').length") == 0
-    handlers = "return [...document.querySelectorAll('*')].filter(e => [...e.attributes].some(a => /^on/i.test(a.name))).length"
+    handlers = (
+        "return [...document.querySelectorAll('*')]"
+        ".filter(e => [...e.attributes].some(a => /^on/i.test(a.name))).length"
+    )
     assert desktop.run(handlers) == 0
     links = desktop.run(
-        "return [...document.querySelectorAll('a')].map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href') ?? '')"
+        "return [...document.querySelectorAll('a')]"
+        ".map(a => a.getAttribute('href') ?? a.getAttribute('xlink:href') ?? '')"
     )
     assert [link for link in links if link and not link.startswith("#")] == []
     text = desktop.run("return document.body.innerText")

@@ -15,7 +15,7 @@ Cell = str | float | int | None
 
 @dataclass(frozen=True)
 class Column:
-    """A table column: its heading, its kind (text, number, place or spark) and the glossary word it explains."""
+    """A table column: its heading, its kind (text, prose, number, place or spark) and the glossary word it explains."""
 
     name: str
     kind: str = "text"

@@ -49,7 +49,7 @@ def shorten(text: str, limit: int = SHOWN_CHARACTERS) -> str:
 
     Example:
         >>> shorten("encoder.layers.11.attention.self.query", 20)
-        'encoder.l….self.query'
+        'encoder.l…self.query'
     """
     if len(text) <= limit:
         return text
