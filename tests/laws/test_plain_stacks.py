@@ -172,7 +172,8 @@ def test_batch_norm_relu(batch: int) -> None:
 
     def run() -> float:
         blocks = [
-            nn.Sequential(linear(N, 1.0), nn.BatchNorm1d(N, eps=1e-12, affine=False), nn.ReLU()) for _ in range(depth + 1)
+            nn.Sequential(linear(N, 1.0), nn.BatchNorm1d(N, eps=1e-12, affine=False), nn.ReLU())
+            for _ in range(depth + 1)
         ]
         profile = see(Stack(N, blocks), torch.randn(batch, N)).profile()
         return (profile[1] - profile[-1]) / depth

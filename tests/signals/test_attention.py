@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.signals.watching import watch
 
-B, H, T, D = 2, 4, 12, 8
+B, H, T, D = 1, 4, 12, 8
 
 
 class Attend(nn.Module):

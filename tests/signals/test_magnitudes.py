@@ -29,17 +29,23 @@ def test_underflow_is_what_the_format_rounds_to_zero(metric: str) -> None:
     torch.manual_seed(0)
     values = torch.exp2(torch.rand(2048) * 40 - 35)
     lost = float((values.to(FORMATS[metric]).float() == 0).float().mean())
-    counts = [int(n) for n in log2_counts(values.double().unsqueeze(0))[0].tolist()]
-    assert summaries(counts)[metric] == pytest.approx(lost, abs=1e-6)
+    found = summaries(log2_counts(values.double().unsqueeze(0)).double())
+    assert float(found[metric]) == pytest.approx(lost, abs=1e-6)
     assert 0 < lost < 1
 
 
 def test_overflow_zeros_and_maximum() -> None:
     values = torch.tensor([[0.0, 1.0, 2.0**16, 7e4]], dtype=torch.float64)
-    found = summaries([int(n) for n in log2_counts(values)[0].tolist()])
-    assert found["overflow_fp16"] == 0.5
-    assert found["grad_zeros"] == 0.25
-    assert found["grad_log2_max"] == 16
+    found = summaries(log2_counts(values).double())
+    assert float(found["overflow_fp16"]) == 0.5
+    assert float(found["grad_zeros"]) == 0.25
+    assert float(found["grad_log2_max"]) == 16
+
+
+def test_shares_of_nothing_are_not_numbers() -> None:
+    found = summaries(log2_counts(torch.zeros(1, 3, dtype=torch.float64)).double())
+    assert float(found["grad_zeros"]) == 1
+    assert all(math.isnan(float(found[metric])) for metric in (*FORMATS, "grad_log2_max"))
 
 
 def test_gradients_are_judged_as_they_flow_and_recorded_without_the_loss_scale() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradscope.probe.signals.layout import thinned
+from gradscope.probe.signals.layout import spread
 from gradscope.probe.signals.observer import Observer, Place, Readings, StepContext
 
 MAX_ELEMENTS = 2048
@@ -32,8 +32,7 @@ class Absorption(Observer):
 
     def addition(self, key: int, first: Tensor, second: Tensor) -> None:  # noqa: D102
         if first.is_floating_point() and second.is_floating_point() and first.shape == second.shape and first.numel():
-            pair = (thinned(first.detach(), MAX_ELEMENTS), thinned(second.detach(), MAX_ELEMENTS))
-            self._operands[key] = (pair[0].reshape(-1).clone(), pair[1].reshape(-1).clone())
+            self._operands[key] = (spread(first, MAX_ELEMENTS), spread(second, MAX_ELEMENTS))
 
     def finish(self, context: StepContext) -> None:  # noqa: D102
         for site in context.additions:

@@ -3,7 +3,7 @@
 Entropy of a row over its visible keys, divided by log(number of visible keys): 1 is uniform attention, 0 a hard choice.
 Rows that see one key are left out. (Entropy collapse and logit growth: Dehghani 2023; Wortsman 2023.)
 
-Cost: default level; about a dozen kernels per attention call on 2 samples, 4 heads and 32 queries (a fused call has
+Cost: default level; about a dozen kernels per attention call on one sample, 4 heads and 32 queries (a fused call has
 its logits recomputed for those), independent of batch and number of heads.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext
 
-MAX_SAMPLES = 2
+MAX_SAMPLES = 1
 MAX_HEADS = 4
 MAX_QUERIES = 32
 MASKED_BELOW = -1e4

@@ -6,7 +6,9 @@ Shapes: B samples, T tokens, D features, C channels, H x W positions.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+import torch
 from torch import Tensor, nn
 
 _CHANNELS_FIRST = (
@@ -75,13 +77,23 @@ def thinned(x: Tensor, max_elements: int, kept_axes: tuple[int, ...] = ()) -> Te
 
     A view without a copy, whatever the strides; axes in ``kept_axes`` stay whole (the result may then be larger).
     """
-    steps = [1] * x.dim()
-    sizes = list(x.shape)
+    return x if x.numel() <= max_elements else x[_steps(tuple(x.shape), max_elements, kept_axes)]
+
+
+def spread(x: Tensor, max_elements: int) -> Tensor:
+    """Copy at most ``max_elements`` elements, evenly spread over the tensor, as one row."""
+    return thinned(x.detach(), max_elements).clone(memory_format=torch.contiguous_format).view(-1)
+
+
+@lru_cache(maxsize=1024)
+def _steps(shape: tuple[int, ...], max_elements: int, kept_axes: tuple[int, ...]) -> tuple[slice, ...]:
+    steps = [1] * len(shape)
+    sizes = list(shape)
     while math.prod(sizes) > max_elements:
-        axis = max((a for a in range(x.dim()) if a not in kept_axes), key=lambda a: sizes[a], default=None)
+        axis = max((a for a in range(len(shape)) if a not in kept_axes), key=lambda a: sizes[a], default=None)
         if axis is None or sizes[axis] <= 1:
             break
         # Odd steps from 1 up: 3 after 1, then 5 ... so that no power-of-two pattern of heads or pixels is followed.
         steps[axis] += 2
-        sizes[axis] = -(-x.shape[axis] // steps[axis])
-    return x[tuple(slice(None, None, step) for step in steps)]
+        sizes[axis] = -(-shape[axis] // steps[axis])
+    return tuple(slice(None, None, step) for step in steps)

@@ -18,7 +18,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from gradscope.probe.signals.layout import thinned
+from gradscope.probe.signals.layout import spread
 from gradscope.probe.signals.observer import CallKey, Histogram, Observation, Observer, Place, Readings, StepContext
 
 MAX_ELEMENTS = 2048
@@ -73,17 +73,14 @@ class Magnitudes(Observer):
             self.readings.add_vector(counts.reshape(-1), partial(self._read, owners=owners, scale_log2=scale_log2))
         self._samples.clear()
 
-    def _read(self, numbers: list[float], owners: list[tuple[str, CallKey]], scale_log2: float) -> None:
-        for row, (kind, key) in enumerate(owners):
-            counts = [int(number) for number in numbers[row * _ROW : (row + 1) * _ROW]]
-            for metric, value in summaries(counts).items():
-                self.readings.observations.append(Observation(metric, key.module, key.call, value))
+    def _read(self, numbers: Tensor, owners: list[tuple[str, CallKey]], scale_log2: float) -> None:
+        counts_SK = numbers.view(len(owners), _ROW)
+        for metric, values in summaries(counts_SK).items():
+            for (_, key), value in zip(owners, values.tolist(), strict=True):
+                if not math.isnan(value):
+                    self.readings.observations.append(Observation(metric, key.module, key.call, value))
+        for (kind, key), counts in zip(owners, counts_SK, strict=True):
             self.readings.histograms.append(_histogram(key, kind, counts, round(scale_log2)))
-
-
-def spread(x: Tensor, max_elements: int) -> Tensor:
-    """Copy at most ``max_elements`` elements, evenly spread over the tensor, as one row."""
-    return thinned(x.detach(), max_elements).reshape(-1).clone()
 
 
 def log2_counts(values_SN: Tensor) -> Tensor:
@@ -100,35 +97,31 @@ def log2_counts(values_SN: Tensor) -> Tensor:
     return counts.scatter_add_(1, bins, torch.ones_like(bins, dtype=torch.float32))
 
 
-def summaries(counts: list[int]) -> dict[str, float]:
-    """Read the shares lost in narrower formats off one row of ``log2_counts``.
+def summaries(counts_SK: Tensor) -> dict[str, Tensor]:
+    """Read the shares lost in narrower formats off rows of ``log2_counts``.
 
     Returns:
-        Metric to value; the shares of non-zero elements are left out where there is none.
+        Metric to one value a row; NaN where a share has nothing to be a share of.
     """
-    total = sum(counts)
-    nonzero = sum(counts[:_NUM_BINS])
-    result: dict[str, float] = {}
-    if total:
-        result["grad_zeros"] = counts[_ZERO] / total
-        above = sum(counts[FP16_OVERFLOW_LOG2 - LOWEST_LOG2 : _NUM_BINS]) + counts[_NONFINITE]
-        result["overflow_fp16"] = above / total
-    if nonzero:
-        for metric, threshold in UNDERFLOW_LOG2.items():
-            result[metric] = sum(counts[: threshold - LOWEST_LOG2]) / nonzero
-        highest = max(i for i in range(_NUM_BINS) if counts[i])
-        result["grad_log2_max"] = float(highest + LOWEST_LOG2)
+    finite_SK = counts_SK[:, :_NUM_BINS]
+    total, nonzero = counts_SK.sum(1), finite_SK.sum(1)
+    above = finite_SK[:, FP16_OVERFLOW_LOG2 - LOWEST_LOG2 :].sum(1) + counts_SK[:, _NONFINITE]
+    result = {"grad_zeros": counts_SK[:, _ZERO] / total, "overflow_fp16": above / total}
+    for metric, threshold in UNDERFLOW_LOG2.items():
+        result[metric] = finite_SK[:, : threshold - LOWEST_LOG2].sum(1) / nonzero
+    highest = _NUM_BINS - 1 - (finite_SK.flip(1) > 0).to(torch.int8).argmax(1)
+    result["grad_log2_max"] = torch.where(nonzero > 0, highest.to(torch.float64) + LOWEST_LOG2, math.nan)
     return result
 
 
-def _histogram(key: CallKey, kind: str, counts: list[int], scale_log2: int) -> Histogram:
-    used = [i for i in range(_NUM_BINS) if counts[i]]
-    first, last = (used[0], used[-1]) if used else (0, -1)
+def _histogram(key: CallKey, kind: str, counts_K: Tensor, scale_log2: int) -> Histogram:
+    used = counts_K[:_NUM_BINS].nonzero().view(-1)
+    first, last = (int(used[0]), int(used[-1])) if used.numel() else (0, -1)
     return Histogram(
         name=key.module if key.call == 0 else f"{key.module}@{key.call}",
         kind=kind,
         first_log2=first + LOWEST_LOG2 - scale_log2,
-        counts=counts[first : last + 1],
-        zeros=counts[_ZERO],
-        nonfinite=counts[_NONFINITE],
+        counts=[int(count) for count in counts_K[first : last + 1].tolist()],
+        zeros=int(counts_K[_ZERO]),
+        nonfinite=int(counts_K[_NONFINITE]),
     )

@@ -109,7 +109,7 @@ class Readings:
     observations: list[Observation] = field(default_factory=list)
     histograms: list[Histogram] = field(default_factory=list)
     pending: list[Tensor] = field(default_factory=list)
-    _readers: list[Callable[[list[float]], None]] = field(default_factory=list)
+    _readers: list[Callable[[Tensor], None]] = field(default_factory=list)
 
     def add(self, metric: str, module: str, call: int, value: Tensor | float) -> None:
         """Record one number of one thing, a host number at once and a device number when it arrives."""
@@ -124,15 +124,15 @@ class Readings:
         """Record one number that the host makes of a 1-d tensor when it arrives; None is not recorded."""
         module, call = key.module, key.call
 
-        def reader(numbers: list[float]) -> None:
-            value = finish(numbers)
+        def reader(numbers: Tensor) -> None:
+            value = finish(numbers.tolist())
             if value is not None:
                 self.observations.append(Observation(metric, module, call, value))
 
         self.add_vector(values, reader)
 
-    def add_vector(self, values: Tensor, reader: Callable[[list[float]], None]) -> None:
-        """Keep a 1-d tensor; ``reader`` gets its numbers after the transfer."""
+    def add_vector(self, values: Tensor, reader: Callable[[Tensor], None]) -> None:
+        """Keep a 1-d tensor; ``reader`` gets it on the host, in float64, after the transfer."""
         self.pending.append(values.detach())
         self._readers.append(reader)
 
@@ -140,16 +140,14 @@ class Readings:
         """Transfer what is pending, one transfer per device, and hand the numbers to their readers."""
         pending, readers = self.pending, self._readers
         self.pending, self._readers = [], []
-        numbers: dict[int, list[float]] = {}
+        arrived: dict[int, Tensor] = {}
         for device in dict.fromkeys(tensor.device for tensor in pending):
             indices = [i for i, tensor in enumerate(pending) if tensor.device == device]
-            flat = torch.cat([pending[i].reshape(-1).to(torch.float64) for i in indices]).tolist()
-            start = 0
-            for i in indices:
-                numbers[i] = flat[start : start + pending[i].numel()]
-                start += pending[i].numel()
+            flat = torch.cat([pending[i].reshape(-1).to(torch.float64) for i in indices]).cpu()
+            parts = torch.split(flat, [pending[i].numel() for i in indices])
+            arrived.update(zip(indices, parts, strict=True))
         for i, reader in enumerate(readers):
-            reader(numbers[i])
+            reader(arrived[i])
 
 
 class Observer:
