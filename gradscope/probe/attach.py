@@ -34,6 +34,8 @@ class StepWatch(BackwardListener):
         level: `params` watches nothing but parameter gradients.
         signals: Measurements beyond norms.
         previous: The structure that an earlier step was found to have.
+        guest: The step is taken by code that is not ours: the forward is whatever outermost call is made with
+            gradients, and backward passes may be those of another model.
     """
 
     def __init__(
@@ -44,6 +46,8 @@ class StepWatch(BackwardListener):
         level: Level,
         signals: Signals | None = None,
         previous: Structure | None = None,
+        *,
+        guest: bool = False,
     ) -> None:
         self.model = model
         self.tracker = tracker
@@ -61,6 +65,7 @@ class StepWatch(BackwardListener):
             self.stream.recorder.functions = signals.functions
             self.stream.recorder.on_function = self._function
             self.stream.recorder.onlooker = self._addition
+        self._guest = guest
         self._scaler = LossScale()
         self._stack = ExitStack()
         self._modes = ExitStack()
@@ -70,12 +75,14 @@ class StepWatch(BackwardListener):
             if self._level != "params":
                 stack.enter_context(eagerly(self.model))
                 self.tracker.reset()
-                listener = Listener(None, self._left, self._replayed)
+                self.tracker.only_with_gradients = self._guest
+                listener = Listener(self._entered, self._left, self._replayed, self._dropped)
                 self.tracker.listeners.append(listener)
                 stack.callback(self.tracker.listeners.remove, listener)
                 stack.callback(self.outputs.close)
                 if self.stream is not None:
                     stack.callback(self.stream.close)
+                stack.callback(self._modes.close)
                 stack.enter_context(self.tracker)
             listen(self)
             stack.callback(forget, self)
@@ -120,6 +127,8 @@ class StepWatch(BackwardListener):
             self.parameters.ended()
 
     def _is_own(self, backward: Backward) -> bool:
+        if self._guest and self.stream is not None and not self._reaches_model(backward.roots):
+            return False
         if backward.accumulates:
             return True
         # `autograd.grad` is a penalty or an inner loop, unless it takes gradients of parameters outside of any forward.
@@ -128,7 +137,38 @@ class StepWatch(BackwardListener):
         parameters = {id(parameter) for parameter in self.model.parameters()}
         return any(id(tensor) in parameters for tensor in backward.inputs)
 
+    def _reaches_model(self, roots: tuple[torch.Tensor, ...]) -> bool:
+        """Tell whether something that the model returned is in the graph behind the roots."""
+        wanted = {edge.node for call in self.tracker.calls if call.parent is None for edge in call.outputs}
+        waiting: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+        seen = set(waiting)
+        while waiting:
+            node = waiting.pop()
+            if node in wanted:
+                return True
+            following = [n for n, _ in node.next_functions if n is not None and n not in seen]
+            seen.update(following)
+            waiting += following
+        return False
+
+    @property
+    def touched(self) -> bool:
+        """Whether a gradient has come to the model."""
+        return bool(self.parameters.norms) or any(
+            output.gradient is not None for outputs in self.outputs.of_call.values() for output in outputs
+        )
+
+    def _entered(self, call: Call, module: nn.Module) -> None:
+        if self._guest and call.parent is None and self.stream is not None:
+            self._modes.enter_context(self.stream.forward())
+
+    def _dropped(self, call: Call) -> None:
+        if self._guest and call.parent is None:
+            self._modes.close()
+
     def _left(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._guest and call.parent is None:
+            self._modes.close()
         signals = self._signals
         listener = signals.gradient if signals is not None and signals.wants_gradient(call.module) else None
         self.outputs.add(call, output, listener)

@@ -9,7 +9,7 @@ Modules made or exchanged during the forward are seen as well.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from gradscope.probe.replay import Replay
-from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, num_elements, tensors_in
+from gradscope.probe.tensors import Edge, differentiable, edge_of, inside_transform, num_elements, shapes_in, tensors_in
 
 _REINDEX_LIMIT = 16
 """How often per step the module tree is listed anew because an unknown module was called; a model that makes modules
@@ -34,6 +34,8 @@ class Listener(NamedTuple):
     entered: Callable[[Call, nn.Module], None] | None = None
     left: Callable[[Call, nn.Module, tuple[Any, ...], Any], None] | None = None
     replayed: Callable[[Call, nn.Module, Any], None] | None = None
+    dropped: Callable[[Call], None] | None = None
+    """Told of a call that raised."""
 
 
 class Call:
@@ -89,11 +91,15 @@ class CallTracker:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
+        self.only_with_gradients = False
+        """Whether outermost calls without gradients (validation between two steps) are passed over."""
         self.calls: list[Call] = []
         """Calls that ended, in order; `calls[i].row == i`."""
         self.stack: list[Call] = []
         """Calls that are open now, outermost first."""
         self.listeners: list[Listener] = []
+        self.given = ""
+        """The shapes that the first outermost call was given."""
         self.recomputed: set[str] = set()
         """Modules called again during a backward pass."""
         self.names: dict[int, str] = {}
@@ -143,10 +149,14 @@ class CallTracker:
             return self._replay.open(name, args, kwargs)
         if threading.get_ident() != self._thread:
             return None
+        if self.only_with_gradients and not self.stack and not torch.is_grad_enabled():
+            return None
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         call = Call(name, count, self.stack[-1] if self.stack else None)
         call.differentiable = torch.is_grad_enabled()
+        if not self.given and call.parent is None:
+            self.given = shapes_in((args, kwargs))
         if call.differentiable and not inside_transform():
             call.inputs = tuple(edge_of(tensor) for tensor in tensors_in((args, kwargs)) if differentiable(tensor))
         elif not call.differentiable:
@@ -173,7 +183,7 @@ class CallTracker:
             call.dtype = str(main.dtype).removeprefix("torch.")
         if torch.is_grad_enabled() and not inside_transform():
             call.outputs = tuple(edge_of(tensor) for tensor in found if differentiable(tensor))
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):  # a listener may take itself or others off
             if listener.left is not None:
                 listener.left(call, module, args, output)
 
@@ -184,6 +194,9 @@ class CallTracker:
             return
         self._unwind(call)
         self._counts[call.module] -= 1
+        for listener in self.listeners:
+            if listener.dropped is not None:
+                listener.dropped(call)
 
     def _replayed(self, call: Call, module: nn.Module, output: Any) -> None:
         self._replay.close(call)
@@ -221,22 +234,46 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 _active: tuple[CallTracker, ...] = ()
+_sentinels: tuple[Callable[[nn.Module], None], ...] = ()
 _original_call: Callable[..., Any] = nn.Module.__call__
 
 
+def station(sentinel: Callable[[nn.Module], None]) -> None:
+    """Have a function told of every module that is about to be called, before any tracker is."""
+    global _sentinels  # noqa: PLW0603 - the class of all modules is global state as well
+    _install()
+    _sentinels = (*_sentinels, sentinel)
+
+
+def dismiss(sentinel: Callable[[nn.Module], None]) -> None:
+    """Stop telling a function of calls."""
+    global _sentinels  # noqa: PLW0603
+    _sentinels = tuple(other for other in _sentinels if other != sentinel)
+    _uninstall()
+
+
 def _activate(tracker: CallTracker) -> None:
-    global _active, _original_call  # noqa: PLW0603 - the class of all modules is global state as well
-    if not _active and nn.Module.__call__ is not _watched_call:
-        _original_call = nn.Module.__call__
-        nn.Module.__call__ = _watched_call  # type: ignore[method-assign]
+    global _active  # noqa: PLW0603
+    _install()
     _active = (*_active, tracker)
 
 
 def _deactivate(tracker: CallTracker) -> None:
     global _active  # noqa: PLW0603
     _active = tuple(other for other in _active if other is not tracker)
+    _uninstall()
+
+
+def _install() -> None:
+    global _original_call  # noqa: PLW0603
+    if not _active and not _sentinels and nn.Module.__call__ is not _watched_call:
+        _original_call = nn.Module.__call__
+        nn.Module.__call__ = _watched_call  # type: ignore[method-assign]
+
+
+def _uninstall() -> None:
     # Where somebody has wrapped ours in the meantime it stays underneath: without trackers it only passes on.
-    if not _active and nn.Module.__call__ is _watched_call:
+    if not _active and not _sentinels and nn.Module.__call__ is _watched_call:
         nn.Module.__call__ = _original_call  # type: ignore[method-assign]
 
 
@@ -244,6 +281,8 @@ _STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
 
 
 def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    for sentinel in _sentinels:
+        sentinel(self)
     opened: list[tuple[CallTracker, Call]] = []
     if _active:
         with torch._C.DisableTorchFunction():
@@ -259,16 +298,11 @@ def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         else:
             output = _original_call(self, *args, **kwargs)
     except BaseException:
-        for tracker, call in opened:
+        for tracker, call in reversed(opened):
             tracker.abandon(call)
         raise
     if opened:
         with torch._C.DisableTorchFunction():
-            for tracker, call in opened:
+            for tracker, call in reversed(opened):
                 tracker.leave(call, self, args, output)
     return output
-
-
-def active_trackers() -> Iterator[CallTracker]:
-    """Yield the trackers that look on now."""
-    yield from _active

@@ -5,16 +5,20 @@ from __future__ import annotations
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.parameter import is_lazy
 
 import gradscope
+from gradscope.probe.optimizers import learning_rate
 from gradscope.probe.settings import ProbeSettings
-from gradscope.probe.tensors import tensors_in
 from gradscope.record import Provenance
 from gradscope.target.subject import Subject
+
+if TYPE_CHECKING:
+    from gradscope.probe.follow import Follower
+    from gradscope.probe.session import Session
 
 
 def provenance_of(subject: Subject, settings: ProbeSettings, num_steps: int, batch_shape: str) -> Provenance:
@@ -44,14 +48,31 @@ def provenance_of(subject: Subject, settings: ProbeSettings, num_steps: int, bat
     )
 
 
-def describe_batch(batch: Any) -> str:
-    """Return the shapes and dtypes of a batch's tensors, such as "8x128 int64, 8 int64"."""
-    shown = [
-        f"{'x'.join(map(str, tensor.shape)) or 'scalar'} {str(tensor.dtype).removeprefix('torch.')}"
-        for tensor in tensors_in(batch)
-        if not tensor.is_nested
-    ]
-    return ", ".join(shown[:4]) + (", …" if len(shown) > 4 else "")  # noqa: PLR2004 - a line of a report
+def provenance_of_loop(session: Session, follower: Follower, target: str, *, partial: bool = False) -> Provenance:
+    """Describe the watching of a loop that was not ours."""
+    model = session.model
+    tensors = [p for p in model.parameters() if not is_lazy(p)]
+    first = next(iter(tensors), None)
+    optimizer = next(iter(follower.optimizers), None)
+    return Provenance(
+        target=target,
+        inputs="the loop's own batches",
+        loss="the loop's own loss",
+        seed=None,
+        device=str(first.device) if first is not None else "cpu",
+        dtype=str(first.dtype).removeprefix("torch.") if first is not None else "float32",
+        mode="train" if model.training else "eval",
+        optimizer=None if optimizer is None else type(optimizer).__name__.lower(),
+        lr=None if optimizer is None else learning_rate(optimizer),
+        num_steps=follower.number,
+        batch_shape=session.tracker.given,
+        num_parameters=sum(p.numel() for p in tensors),
+        gradscope=gradscope.__version__,
+        torch=torch.__version__.partition("+")[0],
+        python=platform.python_version(),
+        git_commit=git_commit(session.root),
+        partial=partial,
+    )
 
 
 def git_commit(folder: Path) -> str | None:

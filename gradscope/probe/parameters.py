@@ -30,6 +30,8 @@ class Parameters:
         self._named: list[tuple[str, nn.Parameter]] = []
         self.norms: dict[str, Handle | None] = {}
         """By first name; a parameter that no backward touched is missing."""
+        self.left: list[tuple[int, int | None]] = []
+        """How the last backward pass left weights and gradients; see `traces`."""
 
     def started(self) -> None:
         """Note what `.grad` holds before a backward pass."""
@@ -50,6 +52,7 @@ class Parameters:
             self.norms[name] = handle
         self._before.clear()
         self._release()
+        self.left = traces(self._model)
 
     def returned(self, inputs: tuple[object, ...], gradients: tuple[torch.Tensor | None, ...]) -> None:
         """Take the norms of gradients that `autograd.grad` returned instead of filling `.grad`."""
@@ -87,3 +90,8 @@ def _state(grad: torch.Tensor | None) -> tuple[torch.Tensor, int] | None:
 
 def _same(grad: torch.Tensor, before: tuple[torch.Tensor, int] | None) -> bool:
     return before is not None and grad is before[0] and grad._version == before[1]
+
+
+def traces(model: nn.Module) -> list[tuple[int, int | None]]:
+    """Return what changes when weights are updated or gradients cleared by hand: the versions of both."""
+    return [(p._version, None if p.grad is None else p.grad._version) for p in model.parameters()]

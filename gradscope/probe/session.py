@@ -54,13 +54,16 @@ class Session:
         model: The model.
         level: params, default or deep.
         root: The folder source files are shown relative to.
+        guest: The steps are taken by code that is not ours.
     """
 
-    def __init__(self, model: nn.Module, level: Level, root: Path) -> None:
+    def __init__(self, model: nn.Module, level: Level, root: Path, *, guest: bool = False) -> None:
         self.model = model
+        self.root = root
+        self._guest = guest
         self.tables = Tables(root)
         self._level = level
-        self._tracker = CallTracker(model)
+        self.tracker = CallTracker(model)
         roles = {name: role_of(module) for name, module in model.named_modules()}
         self._signals = None if level == "params" else Signals(model, level, roles)
         self._called: set[str] = set()
@@ -72,7 +75,9 @@ class Session:
         """Watch one step. What it saw is queued for `record` when the context ends without an exception."""
         if self._signals is not None:
             self._signals.begin(number, self._stations)
-        watch = StepWatch(self.model, self._tracker, Rows(), self._level, self._signals, self._structure)
+        watch = StepWatch(
+            self.model, self.tracker, Rows(), self._level, self._signals, self._structure, guest=self._guest
+        )
         with watch:
             yield watch
             if self._signals is not None:
@@ -120,7 +125,7 @@ class Session:
             write_signals(self.tables, number, *self._signals.read())
         self._called.update(call.module for call in watch.tracker.calls)
         self._confess(watch)
-        self._tracker.reset()
+        self.tracker.reset()
         return self._outcome(number)
 
     def _context(self, watch: StepWatch) -> StepContext:
@@ -178,7 +183,7 @@ class Session:
         for what, why in found.confessions:
             self.tables.confess(what, why)
 
-    def close(self) -> None:
+    def describe(self) -> None:
         """Write the tables that describe the model."""
         self.tables.describe_parameters(self.model)
         self.tables.describe_modules(self.model, self._called)

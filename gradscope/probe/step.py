@@ -18,12 +18,13 @@ from gradscope.probe.closer import note_births, note_cuts
 from gradscope.probe.dense import readable
 from gradscope.probe.failures import cut_error, loss_error, told
 from gradscope.probe.interrupted import MeasurementInterrupted
-from gradscope.probe.origin import describe_batch, provenance_of
+from gradscope.probe.origin import provenance_of
 from gradscope.probe.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.restore import ModelState, Moment, RandomState
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
 from gradscope.probe.signals.passes import measure_passes
+from gradscope.probe.tensors import shapes_in
 from gradscope.probe.updates import Updates, steps_in_backward
 from gradscope.record import Recording
 from gradscope.target.subject import Subject
@@ -87,7 +88,7 @@ class _Run:
         self._prepare()
         batches = self._batches()
         batch = next(batches)
-        self.batch_shape = describe_batch(batch)
+        self.batch_shape = shapes_in(batch)
         if self.settings.seed is not None:
             seed_everything(self.settings.seed)
         for number in range(self.settings.num_steps):
@@ -113,7 +114,7 @@ class _Run:
     def recording(self, *, partial: bool) -> Recording:
         """Return what has been measured."""
         assert self.session is not None
-        self.session.close()
+        self.session.describe()
         provenance = provenance_of(self.subject, self.settings, self.num_steps, self.batch_shape)
         return self.session.tables.recording(replace(provenance, partial=partial))
 
@@ -209,7 +210,7 @@ class _Run:
             raise told(error, f"The backward at step {number}", self.subject.root) from error
 
     def _update(self, watch: StepWatch, updates: Updates | None) -> Updates:
-        updates = updates or Updates(self.model, watch.rows)
+        updates = updates or Updates(self.model, watch.rows, changes=self._has_optimizer())
         if self._has_optimizer():
             self.optimizer.step()  # type: ignore[union-attr]
             updates.after()

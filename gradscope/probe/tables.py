@@ -93,7 +93,8 @@ class Tables:
         return self._parameters.items()
 
     def describe_modules(self, model: nn.Module, called: set[str]) -> None:
-        """Fill the table of modules."""
+        """Fill the table of modules anew."""
+        self.columns["modules"] = empty_table("modules")
         for name, module in model.named_modules():
             file, line = place_of_class(type(module))  # type: ignore[arg-type]  # classes are hashable
             self.add(
@@ -109,5 +110,6 @@ class Tables:
         return [tuple(values) for at, *values in chosen if at == step]
 
     def recording(self, provenance: Provenance) -> Recording:
-        """Return what has been gathered as a recording."""
-        return Recording(provenance, self.columns)
+        """Return what has been gathered so far as a recording."""
+        copied = {name: {column: list(values) for column, values in t.items()} for name, t in self.columns.items()}
+        return Recording(provenance, copied)

@@ -11,6 +11,8 @@ from torch import nn
 from torch.autograd.graph import Node, get_gradient_edge
 
 _MAX_NESTING = 6
+_MOST_SHAPES = 4
+"""Tensors of a batch that one line of a report has room for."""
 _PLAIN = (str, bytes, int, float, bool, complex, type(None), nn.Module, torch.dtype, torch.device)
 
 
@@ -86,3 +88,17 @@ def num_elements(tensor: torch.Tensor) -> int:
     if tensor.is_nested and tensor.layout is torch.jagged:
         return tensor.values().numel()
     return tensor.numel()
+
+
+def shapes_in(value: Any) -> str:
+    """Describe the tensors in a batch, such as "8x128 int64, 8 int64".
+
+    Example:
+        >>> shapes_in({"ids": torch.zeros(8, 128, dtype=torch.int64), "scale": torch.tensor(1.0)})
+        '8x128 int64, scalar float32'
+    """
+    shown = [
+        f"{'ragged' if t.is_nested else 'x'.join(map(str, t.shape)) or 'scalar'} {str(t.dtype).removeprefix('torch.')}"
+        for t in tensors_in(value)
+    ]
+    return ", ".join(shown[:_MOST_SHAPES]) + (", …" if len(shown) > _MOST_SHAPES else "")

@@ -15,12 +15,13 @@ class Updates:
     Args:
         model: Whose weights.
         rows: Where the numbers go.
+        changes: Whether a step follows whose changes are wanted.
     """
 
-    def __init__(self, model: nn.Module, rows: Rows) -> None:
+    def __init__(self, model: nn.Module, rows: Rows, *, changes: bool = True) -> None:
         self._rows = rows
         self._parameters = [(name, p) for name, p in model.named_parameters() if not (is_lazy(p) or p.is_meta)]
-        self.before = {name: p.detach().clone() for name, p in self._parameters if p.requires_grad}
+        self.before = {name: p.detach().clone() for name, p in self._parameters if changes and p.requires_grad}
         """The weights before the step."""
         self.weights: dict[str, Handle | None] = {}
         self.changes: dict[str, Handle | None] = {}

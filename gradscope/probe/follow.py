@@ -1,0 +1,189 @@
+"""Follow a model through a training loop that is not ours: which steps there are, and watch some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import torch
+from torch import nn
+
+from gradscope.probe import calls, optimizing
+from gradscope.probe.attach import StepWatch
+from gradscope.probe.optimizers import learning_rate
+from gradscope.probe.optimizing import OptimizerListener
+from gradscope.probe.parameters import traces
+from gradscope.probe.session import Session
+from gradscope.probe.updates import Updates
+
+
+class Follower(OptimizerListener):
+    """Watch chosen steps of one model in a loop that somebody else runs.
+
+    A step ends when its optimizer has stepped: at the next outermost forward where several optimizers may step in a
+    row, at once where they are known. Loops without a torch optimizer are told apart by their weights changing between
+    two forwards. On steps that are not wanted nothing is attached but torch's own optimizer hooks.
+
+    Args:
+        session: The session of the model.
+        wanted: Which steps to watch.
+        ended: Told of every step that has ended, with its number and whether it was watched; may raise to stop.
+    """
+
+    def __init__(
+        self, session: Session, wanted: Callable[[int], bool], ended: Callable[[int, bool], None] | None = None
+    ) -> None:
+        self.session = session
+        self.number = 0
+        """The step that is under way."""
+        self.optimizers: list[torch.optim.Optimizer] = []
+        """The optimizers that have been seen to step the model."""
+        self.watch: StepWatch | None = None
+        self._wanted = wanted
+        self._ended = ended
+        self._owned: dict[int, bool] = {}
+        self._cycle: set[int] = set()
+        self._stepped: set[int] = set()
+        self._skipped = False
+        self._updates: Updates | None = None
+        self._changed_by_hand = False
+        self._by_hand: nn.Module | None = None
+        self._left: list[tuple[int, int | None]] = []
+        self._stack = ExitStack()
+
+    def start(self) -> None:
+        """Begin to follow, with step 0."""
+        optimizing.listen(self)
+        self._begin()
+
+    def stop(self) -> None:
+        """Stop following; a step that is over, but for the next forward to say so, is kept."""
+        optimizing.forget(self)
+        if self.watch is not None and (self._over or (self.watch.touched and not self.optimizers)):
+            self._finish()
+        self._detach()
+
+    def stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look at the weights before the first optimizer of a watched step changes them."""
+        if self.watch is not None and self._updates is None and self._owns(optimizer):
+            self._updates = Updates(self.session.model, self.watch.rows)
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Count the step where it is known to be over."""
+        if not self._owns(optimizer):
+            return
+        if optimizer not in self.optimizers:
+            self.optimizers.append(optimizer)
+        self._stepped.add(id(optimizer))
+        # Where other optimizers of the model have been seen to step after this one, the step is not over yet.
+        if self._cycle and self._cycle <= self._stepped:
+            self._next()
+        elif self.watch is None and not self._cycle:
+            self._next()
+
+    def cleared(self, owner: torch.optim.Optimizer | nn.Module) -> None:
+        """Start the step afresh where gradients that have come so far are thrown away (another network's step)."""
+        if self.watch is None or self._over or not self.watch.touched:
+            return
+        mine = self._owns(owner) if isinstance(owner, torch.optim.Optimizer) else self._contains(owner)
+        if mine and _weights(self.watch.parameters.left) != _weights(traces(self.session.model)):
+            self._changed_by_hand = True
+        elif mine:
+            self._detach()
+            self._begin()
+
+    def scaled(self) -> None:
+        """Note that a GradScaler has let a step pass without taking it."""
+        if self.watch is not None and not self._stepped and self.watch.touched and self.watch.loss_scale is not None:
+            self._skipped = True
+
+    @property
+    def _over(self) -> bool:
+        """Whether the step is over and only waits for the next one to begin."""
+        return bool(self._stepped) or self._skipped or self._changed_by_hand
+
+    def _forward(self, module: nn.Module) -> None:
+        """See an outermost forward begin: after a step it belongs to the next one."""
+        watch = self.watch
+        if watch is None or watch.tracker.stack or not torch.is_grad_enabled():
+            return
+        if torch._C._current_graph_task_id() != -1 or watch.tracker.name_of(module) is None:
+            return
+        if not self._over and watch.touched and watch.parameters.left != traces(self.session.model):
+            self._changed_by_hand = True  # or gradients cleared, by no optimizer that we see
+        if self._changed_by_hand:
+            self._by_hand = module
+        if self._over:
+            self._cycle = set(self._stepped) or self._cycle
+            self._next()
+
+    def _forward_by_hand(self, module: nn.Module) -> None:
+        """Count the steps that are not watched in a loop without an optimizer."""
+        if module is self._by_hand and torch.is_grad_enabled():
+            now = traces(self.session.model)
+            if now != self._left:
+                self._left = now
+                self._next()
+
+    def _next(self) -> None:
+        number, watched = self.number, self.watch is not None
+        if watched:
+            self._finish()
+        self._detach()
+        self.number += 1
+        self._begin()
+        if self._ended is not None:
+            self._ended(number, watched)
+
+    def _begin(self) -> None:
+        self._stepped, self._skipped, self._changed_by_hand, self._updates = set(), False, False, None
+        if not self._wanted(self.number):
+            if self._by_hand is not None:
+                self._left = traces(self.session.model)
+                calls.station(self._forward_by_hand)
+                self._stack.callback(calls.dismiss, self._forward_by_hand)
+            return
+        with ExitStack() as stack:
+            self.watch = stack.enter_context(self.session.step(self.number))
+            calls.station(self._forward)
+            stack.callback(calls.dismiss, self._forward)
+            optimizing.listen_closely(self)
+            stack.callback(optimizing.forget_closely, self)
+            self._stack = stack.pop_all()
+
+    def _detach(self) -> None:
+        self._stack.close()
+        self.watch = None
+
+    def _finish(self) -> None:
+        watch, updates = self.watch, self._updates
+        assert watch is not None
+        if not watch.touched and not self._stepped:
+            return
+        self._stack.close()  # the signals queue their last numbers here
+        if updates is None:
+            updates = Updates(self.session.model, watch.rows, changes=False)
+        elif self._stepped:
+            updates.after()
+        if self._skipped:
+            self.session.tables.add(
+                "events", step=self.number, kind="skipped", module="", call=0, op="GradScaler",
+                detail="the optimizer step was skipped: a gradient was not finite at this loss scale",
+            )  # fmt: skip
+        self.session.record(self.number, watch, updates, learning_rate(next(iter(self.optimizers), None)))
+
+    def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
+        known = self._owned.get(id(optimizer))
+        if known is None:
+            parameters = {id(parameter) for parameter in self.session.model.parameters()}
+            known = any(id(p) in parameters for group in optimizer.param_groups for p in group["params"])
+            self._owned[id(optimizer)] = known
+        return known
+
+    def _contains(self, module: nn.Module) -> bool:
+        model = self.session.model
+        return module is model or any(child is model for child in module.modules())
+
+
+def _weights(traced: list[tuple[int, int | None]]) -> list[int]:
+    return [weight for weight, _ in traced]
