@@ -92,6 +92,7 @@ OBSERVATIONS: dict[str, str] = {
     "probabilities_as_logits": "fraction of rows handed to a (log-)softmax or logit loss that are probabilities",
     "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
     "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
+    "jacobian_passes": "backward passes, on a part of the batch, that the Jacobian anisotropy took: its cost",
     "jacobian_gain_log10": "log10 of the mean squared singular value of the same Jacobian",
     "amplification": "relative output change under 1 % weight noise, divided by 1 % (Admin, Liu 2020)",
     "shattering_cosine": "cosine of input gradients at x and at x + 5 % noise",
