@@ -41,7 +41,8 @@ def test_all_of_them_leave_no_trace_and_repeat() -> None:
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     first, second = measure(model, x), measure(model, x)
     assert {o.metric for o in first.observations} == {
-        "jacobian_anisotropy", "jacobian_gain_log10", "jacobian_passes", "amplification", "shattering_cosine", "gradient_cosine",
+        "jacobian_anisotropy", "jacobian_gain_log10", "jacobian_passes", "amplification", "shattering_cosine",
+        "gradient_cosine",
     }  # fmt: skip
     assert first == second
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values(), strict=True))
