@@ -264,6 +264,13 @@ def _deactivate(tracker: CallTracker) -> None:
     _uninstall()
 
 
+def forget_everything() -> None:
+    """Stop looking on, for good: in a process that was forked off."""
+    global _active, _sentinels
+    _active, _sentinels = (), ()
+    _uninstall()
+
+
 def _install() -> None:
     global _original_call  # noqa: PLW0603
     if not _active and not _sentinels and nn.Module.__call__ is not _watched_call:

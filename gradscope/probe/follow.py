@@ -75,10 +75,9 @@ class Follower(OptimizerListener):
         if optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
         self._stepped.add(id(optimizer))
-        # Where other optimizers of the model have been seen to step after this one, the step is not over yet.
-        if self._cycle and self._cycle <= self._stepped:
-            self._next()
-        elif self.watch is None and not self._cycle:
+        # The step is not over yet where other optimizers step after this one, or where it is not known if any do.
+        known = bool(self._cycle) or self.watch is None
+        if known and self._cycle <= self._stepped:
             self._next()
 
     def cleared(self, owner: torch.optim.Optimizer | nn.Module) -> None:

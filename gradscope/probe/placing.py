@@ -69,7 +69,8 @@ def place_model(model: nn.Module, device: torch.device | None, dtype: torch.dtyp
         return tensor.to(device=device, dtype=dtype if tensor.is_floating_point() else None)
 
     if device is not None or dtype is not None:
-        model._apply(placed)  # what `Module.to` does as well, but that refuses models with a part on meta
+        # What `Module.to` does as well, but that refuses models with a part on meta.
+        model._apply(placed)  # type: ignore[no-untyped-call]
 
 
 def place(value: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:

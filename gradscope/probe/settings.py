@@ -21,7 +21,8 @@ class ProbeSettings:
         optimizer: adam, adamw, sgd, none (no update between steps) or subject (the one its file offers).
         lr: Learning rate of that optimizer.
         device: auto (CUDA where there is one), cpu, cuda, cuda:N.
-        dtype: None keeps the model's own; else float32, bfloat16, float16 or float64 for parameters and floating inputs.
+        dtype: None keeps the model's own; else float32, bfloat16, float16 or float64, for parameters and floating
+            inputs.
         mode: keep the mode the factory left, or train / eval.
         seed: Set right before the first forward (and, by the loader, before the model is built); None leaves it.
         level: params (parameter gradients only), default, or deep (dear measurements too).

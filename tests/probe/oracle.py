@@ -102,8 +102,7 @@ def check(make: Callable[[], nn.Module], step: Step, *, activations: bool = True
         own = own_grads[name]
         assert (grad is None) == (own is None), name
         if grad is not None:
-            grad, own = (g.to_dense() if g.is_sparse else g for g in (grad, own))
-            assert torch.equal(grad, own), name
+            assert torch.equal(*(g.to_dense() if g.is_sparse else g for g in (grad, own))), name
             assert norms[name] == pytest.approx(plain_norm(grad), rel=rel), name
         else:
             assert norms[name] is None, name

@@ -55,10 +55,10 @@ def plain_losses(num_steps, make=torch.optim.Adam, **options):
     return losses, norms, model
 
 
-@pytest.mark.parametrize(("name", "make"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)])
-def test_losses_are_those_of_a_plain_loop_to_the_last_digit(name, make):
-    losses, norms, _ = plain_losses(11, make)
-    recording = measure(subject(), settings(optimizer=name))
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_losses_are_those_of_a_plain_loop_to_the_last_digit(name):
+    losses, norms, _ = plain_losses(11, getattr(torch.optim, name))
+    recording = measure(subject(), settings(optimizer=name.lower()))
     assert recording.watched_steps == [0, 3, 10]
     assert recording.tables["steps"]["loss"] == [losses[0], losses[3], losses[10]]
     assert recording.tables["steps"]["grad_norm"] == pytest.approx([norms[0], norms[3], norms[10]], rel=1e-5)
@@ -157,10 +157,14 @@ def test_dtype_converts_parameters_and_floating_inputs(dtype):
 
 
 def test_batches_are_used_again_when_they_run_out():
-    losses = measure(subject(net(dropout=0.0).eval(), [data(1), data(2)]), settings(optimizer="none", num_steps=5, watched_steps=(0, 1, 2, 3, 4))).tables["steps"]["loss"]
+    def losses_of(batches):
+        model = net(dropout=0.0).eval()
+        every = settings(optimizer="none", num_steps=5, watched_steps=(0, 1, 2, 3, 4))
+        return measure(subject(model, batches), every).tables["steps"]["loss"]
+
+    losses = losses_of([data(1), data(2)])
     assert losses[0] == losses[2] == losses[4] != losses[1] == losses[3]
-    once = measure(subject(net(dropout=0.0).eval(), iter([data(1), data(2)])), settings(optimizer="none", num_steps=5, watched_steps=(0, 1, 4)))
-    assert once.tables["steps"]["loss"] == [losses[0], losses[1], losses[4]]
+    assert losses_of(iter([data(1), data(2)])) == losses
 
 
 def test_error_in_the_users_forward_names_file_and_line():
@@ -253,9 +257,9 @@ def test_frozen_model_and_empty_batches():
         measure(subject(batches=[]), CPU)
 
 
-@pytest.mark.parametrize(("change", "words"), [({"optimizer": "adamm"}, "adamm"), ({"device": "gpu"}, "gpu"), ({"dtype": "fp16"}, "fp16")])
-def test_settings_that_do_not_exist(change, words):
-    with pytest.raises(ConfigError, match=words):
+@pytest.mark.parametrize("change", [{"optimizer": "adamm"}, {"device": "gpu"}, {"dtype": "fp16"}])
+def test_settings_that_do_not_exist(change):
+    with pytest.raises(ConfigError, match=next(iter(change.values()))):
         measure(subject(), settings(**change))
 
 
@@ -286,7 +290,8 @@ def test_not_finite_step_ends_the_run_and_names_the_birthplace():
     recording = measure(subject(Root()), CPU)
     assert recording.watched_steps == [0]
     event = next(iter(recording.rows("events")))
-    assert (event["step"], event["kind"], event["op"], event["file"]) == (0, "nonfinite_backward", "Sqrt", "test_measure.py")
+    assert (event["step"], event["kind"], event["op"]) == (0, "nonfinite_backward", "Sqrt")
+    assert event["file"] == "test_measure.py"
     assert math.isfinite(recording.tables["steps"]["loss"][0])
     assert any("steps 3, 10" in what for what in recording.tables["confessions"]["what"])
 
@@ -318,7 +323,7 @@ def test_cut_graph_is_an_event_with_its_line():
     (event,) = recording.rows("events")
     assert (event["kind"], event["op"], event["file"]) == ("cut", "detach", "test_measure.py")
     assert "encoder.weight" in event["detail"]
-    takes_part = dict(zip(recording.tables["parameters"]["name"], recording.tables["parameters"]["takes_part"], strict=True))
+    takes_part = {row["name"]: row["takes_part"] for row in recording.rows("parameters")}
     assert takes_part == {"encoder.weight": False, "encoder.bias": False, "head.weight": True, "head.bias": True}
     assert not hasattr(model, "last")
 

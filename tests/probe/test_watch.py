@@ -36,7 +36,7 @@ def train(model, steps=7, accumulate=1, set_to_none=True, validate=False, clip=N
         if by_hand:
             with torch.no_grad():
                 for p in model.parameters():
-                    p -= 0.1 * p.grad
+                    p.sub_(0.1 * p.grad)
         else:
             optimizer.step()
         losses.append(loss.item())
@@ -102,14 +102,19 @@ def test_recording_can_be_read_while_the_loop_runs_and_after_an_exception():
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scope = watch(model, every=1)
-    with pytest.raises(ZeroDivisionError), scope:
-        for i, x in enumerate(batches(5)):
-            optimizer.zero_grad()
-            model(x).sum().backward()
-            optimizer.step()
-            if i == 2:
-                assert scope.recording.watched_steps == [0, 1, 2]
-                raise ZeroDivisionError
+
+    def loop():
+        with scope:
+            for i, x in enumerate(batches(5)):
+                optimizer.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+                if i == 2:
+                    assert scope.recording.watched_steps == [0, 1, 2]
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
     assert scope.recording.watched_steps == [0, 1, 2]
     assert scope.recording.num_rows("modules") == 5
     assert scope.recording.provenance.optimizer == "sgd"
