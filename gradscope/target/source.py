@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from gradscope.target.infer.trial import Outcome
 from gradscope.target.subject import Batch, Origin
 
 
@@ -36,6 +37,7 @@ class Built:
         optimizer: A function from the model to its optimizer, if any.
         forward: How a batch reaches the model, where that is not the usual way.
         notes: What the user should know, one sentence each.
+        outcome: One forward of a copy on those inputs, where building included trying them.
     """
 
     model: nn.Module
@@ -44,6 +46,12 @@ class Built:
     optimizer: Callable[[nn.Module], Any] | None = None
     forward: Callable[[nn.Module, Batch], Any] | None = None
     notes: tuple[str, ...] = ()
+    outcome: Outcome | None = None
+
+
+Trial = Callable[[Batch], Outcome | None]
+"""Runs one forward of a scratch copy; None where there can be none."""
+LibraryInputs = Callable[[nn.Module, Trial], "tuple[Offer, Outcome | None] | None"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Source:
         namespace: The names of the user's file, for inputs and losses it offers.
         where: The file or library those names are from, as a report says it.
         folder: Must be on sys.path when the user's functions run.
-        library_inputs: Candidates for one batch from what the library knows of the model, best first.
+        library_inputs: Finds one batch by what the library knows of the model, given the model and a way to try a batch.
         root: The folder user files are shown relative to.
         rebuilds: Whether building again makes a new model rather than returning the same one.
         notes: What the user should know, one sentence each.
@@ -67,7 +75,7 @@ class Source:
     namespace: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
     folder: Path | None = None
-    library_inputs: Callable[[nn.Module], Iterable[Offer]] | None = None
+    library_inputs: LibraryInputs | None = None
     root: Path = field(default_factory=Path.cwd)
     rebuilds: bool = True
     notes: tuple[str, ...] = ()

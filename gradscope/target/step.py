@@ -24,7 +24,7 @@ from gradscope.target.losses.own import find_own, has_training_step, own_loss, r
 from gradscope.target.options import Options
 from gradscope.target.sandbox import surroundings
 from gradscope.target.source import Built, Source
-from gradscope.target.subject import Origin
+from gradscope.target.subject import Batch, Origin
 
 OVERRIDE = "Give them with --inputs file.py:function, or write them out: --input 8x128:int64:0..50257."
 
@@ -50,6 +50,7 @@ class Step:
         if self.options.input_spec and not self.options.inputs:
             return written_inputs(self.built, self.options.input_spec)
         if found := offered_inputs(self.source, self.built, self.options.inputs):
+            self._outcome = self.built.outcome if not self.options.inputs else None
             return found
         if not self.options.allow_synthetic:
             raise InputsError(
@@ -106,15 +107,22 @@ class Step:
         return losses.made_up(output, batch, outcome.model or self.built.model)
 
     def _from_library(self) -> FoundInputs | None:
-        """Take the first batch the library suggests that goes through the model."""
-        for offer in self.source.library_inputs(self.built.model) if self.source.library_inputs else ():
-            outcome = self._try(self.built.forward, offer.value)
-            if outcome is None or outcome.worked:
-                self._outcome = outcome
-                return FoundInputs(
-                    Batches(offer.value), offer.value, offer.origin, Arrangement(self.built.forward, None)
-                )
-        return None
+        """Take the batch that the library's own knowledge of the model leads to."""
+        if self.source.library_inputs is None:
+            return None
+        scratch = self._scratch()
+
+        def trial(batch: Batch) -> Outcome | None:
+            if scratch is None:
+                return None
+            with surroundings(self.source.folder):
+                return attempt(scratch, _copied(batch), self.built.forward)
+
+        found = self.source.library_inputs(self.built.model, trial)
+        if found is None:
+            return None
+        offer, self._outcome = found
+        return FoundInputs(Batches(offer.value), offer.value, offer.origin, Arrangement(self.built.forward, None))
 
     def _inferred(self) -> FoundInputs:
         scratch = self._scratch()

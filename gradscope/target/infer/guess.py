@@ -26,6 +26,8 @@ class Guess:
             (lower triangle), constant (the Python value `value`), list (of tensors), dict or tuple (of `parts`).
         shape: Its dimensions; 0 is the batch size.
         high: One more than the largest id.
+        low: The smallest id.
+        mark: A placeholder token and how many of it stand in a row in every text.
         value: Of a constant.
         parts: Named parts of a dict, or numbered ones of a tuple.
     """
@@ -33,6 +35,8 @@ class Guess:
     kind: str
     shape: tuple[int, ...] = ()
     high: int = 2
+    low: int = 0
+    mark: tuple[int, int] | None = None
     value: Any = None
     parts: tuple[tuple[str, Guess], ...] = ()
 
@@ -50,6 +54,10 @@ class Guess:
             "mask": f"{size} ones",
             "bools": f"{size} False",
             "trues": f"{size} True",
+            "marks": f"{size} placeholder marks",
+            "boxes": f"{size} boxes",
+            "patches": f"{size} patches",
+            "constant_rows": f"{size} rows of {self.value}",
             "causal": f"{size} causal mask",
             "list": f"list of {size} normal numbers",
         }
@@ -75,7 +83,15 @@ def make(guess: Guess, batch_size: int, name: str) -> Any:
         case "unit":
             return torch.rand(shape, generator=generator)
         case "ids":
-            return torch.randint(max(guess.high, 1), shape, generator=generator)
+            return _marked(torch.randint(guess.low, max(guess.high, guess.low + 1), shape, generator=generator), guess)
+        case "marks":
+            return _marked(torch.zeros(shape, dtype=torch.int64), guess, flag=True)
+        case "boxes":
+            return torch.tensor([1, 2, 30, 40]).expand(shape).clone()
+        case "patches":
+            return torch.randn(shape[0] * shape[1], *shape[2:], generator=generator)
+        case "constant_rows":
+            return torch.tensor([guess.value] * shape[0])
         case "mask":
             return torch.ones(shape, dtype=torch.int64)
         case "bools":
@@ -92,6 +108,14 @@ def make(guess: Guess, batch_size: int, name: str) -> Any:
             return tuple(make(part, batch_size, f"{name}.{key}") for key, part in guess.parts)
         case _:
             return guess.value
+
+
+def _marked(ids: torch.Tensor, guess: Guess, *, flag: bool = False) -> torch.Tensor:
+    """Put the placeholder tokens (or a flag where they stand) behind the first two tokens."""
+    if guess.mark is not None:
+        token, count = guess.mark
+        ids[:, 2 : 2 + count] = 1 if flag else token
+    return ids
 
 
 def as_batch(inputs: Mapping[str, Any], positional: tuple[str, ...]) -> Any:

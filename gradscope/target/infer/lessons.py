@@ -15,6 +15,11 @@ from gradscope.target.infer.layers import SIDES, TOKENS, wanted_by
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
 
+PLACEHOLDERS = (
+    re.compile(r"tokens:? (?:tensor\()?(\d+)\D{0,20}features:? (?:tensor\()?(\d+)"),
+    re.compile(r"Got (?P<features>\d+) [\w ]+ for (?P<tokens>\d+)"),
+)
+MOST_PLACEHOLDERS = 4096
 LEAST_DIRECT = 0.5
 """Penalties below it are of changes that put a number in the very place of another."""
 Lesson = tuple[float, Candidate]
@@ -31,6 +36,7 @@ PAIRS = (  # (pattern, group of what it got, group of what it wants)
     (re.compile(r"[Ii]nput .*?\(?(\d+)\)? doesn't match .*?\(?(\d+)\)?"), 1, 2),
     (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), 1, 2),
     (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), 2, 1),
+    (re.compile(r"of length (\d+), but (?:found|got) (\d+)"), 2, 1),
     (re.compile(r"got (\d+)\D+expected (\d+)"), 1, 2),
     (re.compile(r"expected (\d+)\D+got (\d+)"), 2, 1),
     (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 2, 1),
@@ -60,6 +66,7 @@ WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 def lessons(outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[str, object]) -> Iterator[Lesson]:
     """Yield what to try next after a failed trial."""
     message = f"{type(outcome.error).__name__}: {outcome.error}"
+    yield from _by_placeholders(message, candidate)
     yield from _by_layer(outcome, candidate, inputs)
     yield from _by_pairs(message, candidate)
     if "out of range in self" in message or "out of bounds" in message:
@@ -78,6 +85,34 @@ def lessons(outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[s
         yield from _each(candidate, _larger, 1.0)
     yield from _by_division(message, candidate)
     yield from _by_numbers(message, candidate)
+
+
+def _by_placeholders(message: str, candidate: Candidate) -> Iterator[Lesson]:
+    """A text has as many placeholder tokens as the picture beside it has features."""
+    for pattern in PLACEHOLDERS:
+        if (match := pattern.search(message)) is None:
+            continue
+        named = match.groupdict() or {"tokens": match[1], "features": match[2]}
+        tokens, features = int(named["tokens"]), int(named["features"])
+        marked = next((g for _, g in candidate if g.mark is not None), None)
+        if marked is None or marked.mark is None or not tokens or tokens == features:
+            continue
+        count = marked.mark[1] * features // tokens
+        if not 0 < count <= MOST_PLACEHOLDERS:
+            continue
+        old, new = marked.shape[1], marked.shape[1] - marked.mark[1] + count
+        yield (
+            -1.0,
+            tuple(
+                (
+                    n,
+                    replace(_set(g, 1, new), mark=(g.mark[0], count) if g.mark else None)
+                    if len(g.shape) > 1 and g.shape[1] == old
+                    else g,
+                )
+                for n, g in candidate
+            ),
+        )
 
 
 def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object]) -> Iterator[Lesson]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,10 @@ MOST_SECONDS = 45.0
 TRIAL_BATCH = 4
 """Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
 BATCH_SIZES = (8, TRIAL_BATCH, 2, 1)
+LESSON_COST = 0.4
+"""Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
+MOST_GAIN, GAIN_BONUS = 20, 0.1
+"""Layers more that a forward reached than before its last change, and what each takes off the cost."""
 SHOWN_FAILURES = 3
 MOST_AFTER_NON_FINITE = 12
 """Candidates tried after one that gave NaN, as a mask the wrong way round does, before the model is to blame."""
@@ -54,31 +58,51 @@ class Inferred:
 
 @dataclass(order=True)
 class _Entry:
-    priority: float
+    cost: float
     number: int
     candidate: Candidate = field(compare=False)
+    progress: int = field(compare=False, default=0)
 
 
 def infer_inputs(model: nn.Module, fresh: Callable[[], nn.Module | None], label: str) -> Inferred:
+    """Find inputs that go through a model of which nothing else is known; see `search_inputs`."""
+    own = unwrapped(model)
+    return search_inputs(model, fresh, label, first_candidates(own, read_hints(own)))
+
+
+def search_inputs(
+    model: nn.Module,
+    fresh: Callable[[], nn.Module | None],
+    label: str,
+    first: Iterable[tuple[float, Candidate]],
+    *,
+    most_trials: int = MOST_TRIALS,
+    run: Callable[[Any], Outcome | None] | None = None,
+) -> Inferred:
     """Find inputs that go through a model.
 
     Args:
         model: A scratch copy.
         fresh: Gives another one, for a model that a failed trial may have changed.
         label: The model in words.
+        first: Penalties and candidates to begin with.
+        most_trials: Forwards to try at most.
+        run: Tries one batch on a copy, where `model` itself must not be run.
 
     Raises:
         InputsError: If none are found, with what was tried and what it said.
     """
-    search = _Search(model, label)
+    search = _Search(model, label, first, most_trials, run)
     second_best: tuple[Candidate, Outcome] | None = None
     left = MOST_AFTER_NON_FINITE
-    for candidate in search.candidates():
-        outcome, _ = search.run(candidate, TRIAL_BATCH)
+    for entry in search.candidates():
+        outcome, batch = search.run(entry.candidate, TRIAL_BATCH)
         if outcome.worked and outcome.output is not None:
             if _is_finite(outcome.output):
-                return _settled(search, candidate, outcome, fresh)
-            second_best = second_best or (candidate, outcome)
+                return _settled(search, entry.candidate, outcome, fresh)
+            second_best = second_best or (entry.candidate, outcome)
+        else:
+            search.learn(entry, outcome, batch)
         left -= second_best is not None
         if not left:
             break
@@ -90,7 +114,14 @@ def infer_inputs(model: nn.Module, fresh: Callable[[], nn.Module | None], label:
 class _Search:
     """The queue of candidates and what became of those tried."""
 
-    def __init__(self, model: nn.Module, label: str) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        label: str,
+        first: Iterable[tuple[float, Candidate]],
+        most_trials: int,
+        run: Callable[[Any], Outcome | None] | None,
+    ) -> None:
         self.model, self.label = model, label
         self.hints = read_hints(unwrapped(model))
         self.positional = tuple(
@@ -103,32 +134,40 @@ class _Search:
         self._seen: set[Candidate] = set()
         self._count = itertools.count()
         self._seconds = 0.0
-        for penalty, candidate in first_candidates(unwrapped(model), self.hints):
+        self._most_trials = most_trials
+        self._attempt = run
+        for penalty, candidate in first:
             self.push(penalty, candidate)
 
-    def push(self, priority: float, candidate: Candidate) -> None:
+    def push(self, cost: float, candidate: Candidate, progress: int = 0) -> None:
         """Queue a candidate that was not queued before."""
         if candidate not in self._seen and all(_is_sane(guess) for _, guess in candidate):
             self._seen.add(candidate)
-            heapq.heappush(self._queue, _Entry(priority, next(self._count), candidate))
+            heapq.heappush(self._queue, _Entry(cost, next(self._count), candidate, progress))
 
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield the most promising candidate, again and again, within the bounds."""
-        while self._queue and len(self.failures) < MOST_TRIALS and self._seconds < MOST_SECONDS:
-            yield heapq.heappop(self._queue).candidate
+    def candidates(self) -> Iterator[_Entry]:
+        """Yield the cheapest entry, again and again, within the bounds."""
+        while self._queue and len(self.failures) < self._most_trials and self._seconds < MOST_SECONDS:
+            yield heapq.heappop(self._queue)
 
     def run(self, candidate: Candidate, batch_size: int) -> tuple[Outcome, Any]:
-        """Try a candidate, and learn from its failure."""
-        inputs = realise(candidate, batch_size)
-        batch = as_batch(inputs, self.positional)
-        outcome = attempt(self.model, batch)
+        """Try a candidate."""
+        batch = as_batch(realise(candidate, batch_size), self.positional)
+        outcome = (self._attempt(batch) if self._attempt else attempt(self.model, batch)) or Outcome()
         self._seconds += outcome.seconds
-        if outcome.error is not None:
-            self.failures.append((candidate, message_of(outcome.error)))
-            progress = len(outcome.entered)
-            for penalty, learnt in lessons(outcome, candidate, self.hints, inputs):
-                self.push(penalty - min(progress, 50) * 0.1, learnt)
         return outcome, batch
+
+    def learn(self, entry: _Entry, outcome: Outcome, batch: Any) -> None:
+        """Queue what a failure suggests; changes that got the forward further are followed first."""
+        self.failures.append((entry.candidate, message_of(outcome.error or ValueError("no output"))))
+        if outcome.error is None:
+            return
+        names = [name for name, _ in entry.candidate]
+        inputs = batch if isinstance(batch, dict) else dict(zip(names, batch, strict=False))
+        progress = len(outcome.entered)
+        gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
+        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs):
+            self.push(entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain, learnt, progress)
 
     def failure(self) -> InputsError:
         """Say what was tried."""

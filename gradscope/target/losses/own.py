@@ -39,13 +39,9 @@ def find_own(output: Any) -> tuple[str, torch.Tensor] | None:
         value = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
         if isinstance(value, torch.Tensor) and value.requires_grad:
             return f"output.{name} of the model", value if value.dim() == 0 else value.float().mean()
-    if (
-        isinstance(output, Mapping)
-        and output
-        and all(isinstance(v, torch.Tensor) and v.dim() == 0 for v in output.values())
-    ):
+    if isinstance(output, Mapping) and output and all(_is_scalar(value) for value in output.values()):
         losses = [value for value in output.values() if value.requires_grad]
-        if (losses and all("loss" in str(key).lower() for key in output)) or len(losses) == 1:
+        if losses:
             return f"the sum of the model's own losses ({', '.join(map(str, output))})", torch.stack(losses).sum()
     if isinstance(output, tuple | list):
         scalars = [(name, t) for name, t in named_tensors(list(output)) if _is_loss(t) and "." not in name]
@@ -65,6 +61,10 @@ def run_training_step(model: nn.Module, batch: Batch) -> Any:
     step: Any = unwrapped(model).training_step
     takes = step.__code__.co_argcount if hasattr(step, "__code__") else 3
     return step(batch, 0) if takes > 2 else step(batch)  # noqa: PLR2004  # self and batch
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == 0
 
 
 def _is_loss(tensor: torch.Tensor) -> bool:

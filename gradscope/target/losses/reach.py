@@ -24,11 +24,13 @@ def covering(outputs: dict[str, torch.Tensor], model: nn.Module) -> list[str]:
     """Return the paths of few outputs that together reach all the parameters that any output reaches.
 
     One output that reaches everything is taken alone: adding hidden states would be deep supervision, which hides
-    vanishing gradients. A second head that the first output does not reach is added.
+    vanishing gradients. A second head that the first output does not reach is added. Among outputs that reach the same
+    parameters the one with the longest computation wins: the last of an iterative model's refinements.
     """
     parameters = {id(p) for p in model.parameters() if p.requires_grad}
-    reached = {path: _parameters_behind(tensor, parameters) for path, tensor in outputs.items()}
-    order = sorted(outputs, key=lambda path: (-len(reached[path]), _rank(path), list(outputs).index(path)))
+    behind = {path: _behind(tensor, parameters) for path, tensor in outputs.items()}
+    reached = {path: found for path, (found, _) in behind.items()}
+    order = sorted(outputs, key=lambda path: (-len(reached[path]), _rank(path), -behind[path][1]))
     chosen: list[str] = []
     covered: set[int] = set()
     for path in order:
@@ -43,10 +45,10 @@ def _rank(path: str) -> int:
     return PREFERRED.index(last) if last in PREFERRED else len(PREFERRED)
 
 
-def _parameters_behind(tensor: torch.Tensor, parameters: set[int]) -> set[int]:
-    """Walk the autograd graph behind a tensor to the parameters at its leaves."""
+def _behind(tensor: torch.Tensor, parameters: set[int]) -> tuple[set[int], int]:
+    """Walk the autograd graph behind a tensor; return the parameters at its leaves and the number of its nodes."""
     if tensor.grad_fn is None:
-        return {id(tensor)} & parameters
+        return {id(tensor)} & parameters, 0
     found: set[int] = set()
     seen: set[Any] = {tensor.grad_fn}
     stack: list[Any] = [tensor.grad_fn]
@@ -59,4 +61,4 @@ def _parameters_behind(tensor: torch.Tensor, parameters: set[int]) -> set[int]:
             if following is not None and following not in seen:
                 seen.add(following)
                 stack.append(following)
-    return found
+    return found, len(seen)

@@ -1,0 +1,124 @@
+"""Settle on a class, a configuration and a batch that go together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.errors import InputsError, TargetError
+from gradscope.target.blame import raised
+from gradscope.target.hf.facts import FACTS, FIRST_CLASS
+from gradscope.target.hf.guesses import guesses
+from gradscope.target.hf.heads import classes_of
+from gradscope.target.hf.shrink import LEVELS, tiny
+from gradscope.target.infer.scratch import scratch_copy
+from gradscope.target.infer.search import Inferred, search_inputs
+
+MOST_CLASSES = 4
+MOST_PARAMETERS = 300_000_000
+"""More than that, with widths kept, is too much for a step of a second."""
+MOST_TRIALS = 40
+"""Forwards tried for each class: a tiny model takes milliseconds."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A model that was built from the seed, with inputs if any were found.
+
+    Attributes:
+        model: The model.
+        inferred: A batch it takes; None where none was found.
+        notes: What the user should know.
+    """
+
+    model: nn.Module
+    inferred: Inferred | None
+    notes: tuple[str, ...]
+
+
+def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: str) -> Settled:
+    """Build a tiny model of a type that goes through a forward.
+
+    Every attempt is built from the state of the generators at entry, so that the settled model is the one that the
+    seed alone gives.
+
+    Raises:
+        TargetError: If no class of the type can be built.
+    """
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    config_class = CONFIG_MAPPING[model_type]
+    states = torch.get_rng_state(), random.getstate()
+    first: Settled | None = None
+    failure: Exception | None = None
+    for cls, level in _attempts(model_type, config_class, class_name):
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        try:
+            config = tiny(config_class, given, FACTS.get(model_type, {}), level)
+            if level and _is_large(cls, config):
+                continue
+            model = cls(config)
+        except TargetError:
+            raise
+        except Exception as error:  # a configuration that does not fit raises anything
+            failure = failure or error
+            continue
+        after = torch.get_rng_state(), random.getstate()
+        inferred = _try(model, cls, config, label)
+        torch.set_rng_state(after[0])
+        random.setstate(after[1])
+        notes = (_note(cls, model_type, level),)
+        if inferred is not None:
+            return Settled(model, inferred, notes)
+        first = first or Settled(model, None, notes)
+    if first is None:
+        if failure is None:
+            raise TargetError(f"transformers has no model class for {model_type!r} that runs in PyTorch.")
+        raise raised(failure, f"Building {label}", TargetError) from failure
+    return first
+
+
+def _attempts(model_type: str, config_class: type, class_name: str) -> Iterator[tuple[Any, int]]:
+    """Yield classes with the way to shrink them: everything small first, depth alone where that does not work."""
+    classes = classes_of(model_type, config_class)
+    if class_name:
+        named = [cls for cls in classes if cls.__name__ == class_name]
+        if not named:
+            names = ", ".join(cls.__name__ for cls in classes)
+            raise TargetError(f"{model_type} has no class {class_name!r}.", rule=f"It has {names}.")
+        classes = named
+    preferred = FIRST_CLASS.get(model_type)
+    classes.sort(key=lambda cls: cls.__name__ != preferred)
+    for level in LEVELS:
+        yield from ((cls, level) for cls in classes[:MOST_CLASSES])
+
+
+def _is_large(cls: Any, config: Any) -> bool:
+    """Whether a model has more parameters than an example should; counted without making them."""
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in cls(config).parameters()) > MOST_PARAMETERS
+    except Exception:  # some constructors compute with their parameters, which this device cannot
+        return False
+
+
+def _try(model: nn.Module, cls: Any, config: Any, label: str) -> Inferred | None:
+    scratch = scratch_copy(model)
+    if scratch is None:
+        return None
+    fresh: Callable[[], nn.Module | None] = lambda: scratch  # noqa: E731  # BatchNorm's statistics do not matter here
+    try:
+        return search_inputs(scratch, fresh, label, guesses(cls, config), most_trials=MOST_TRIALS)
+    except InputsError:
+        return None
+
+
+def _note(cls: type, model_type: str, level: int) -> str:
+    size = "with few layers and experts" if level else "in miniature"
+    return f"{cls.__name__} from the default configuration of {model_type}, {size}; -a key=value changes it."

@@ -1,0 +1,162 @@
+"""A tiny configuration of a model type, made from its default one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from gradscope.errors import TargetError
+from gradscope.target.hf.sizes import DEPTHS, HIERARCHICAL, HIGHEST_ID, LAYERS, RANDOM_DEPTH, SPECIAL_ID, VOCAB, smaller
+from gradscope.target.nearest import did_you_mean
+
+LEVELS = (0, 1, 2)
+SMALL_PICTURES = 1
+"""The last level at which pictures are made small."""
+PATCHES_PER_SIDE = 4
+SMALL_SIDE = 64
+LARGE_PATCH = 8
+"""Patches at least this large make a Vision Transformer: four of them a side are a picture."""
+
+
+def tiny(cls: type, given: Mapping[str, Any], facts: Mapping[str, Any], level: int = 0) -> Any:
+    """Return a small instance of a configuration class.
+
+    Args:
+        cls: The configuration class.
+        given: What the user asked for; ``part.key`` reaches into a part of a composite configuration.
+        facts: What this model type needs to be small, beyond the common rules, by configuration key.
+        level: 0 to shrink everything, 1 to keep the widths, 2 to keep the pictures' size as well.
+    """
+    default = cls()
+    changes = shrunk(default, level, [])
+    changes.update(facts)
+    own = {key: value for key, value in given.items() if "." not in key}
+    refuse_unknown(default, given)
+    for key, part in parts_of(default).items():
+        inner = {k.partition(".")[2]: v for k, v in given.items() if k.startswith(key + ".")}
+        if inner:
+            changes[key] = type(part)(**{**constructor_values(changes.get(key, part)), **inner})
+    config = cls(**{**changes, **{attribute_name(cls, key): value for key, value in own.items()}})
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 1
+    return config
+
+
+def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
+    """Return the constructor arguments that make a smaller copy of a configuration, its parts shrunk as well."""
+    changes: dict[str, Any] = {}
+    depth_only = level > 0 or _is_hierarchical(config)
+    for name, value in constructor_values(config).items():
+        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+            inner = shrunk(value, level, used_ids)
+            changes[name] = type(value)(**{**_own_settings(value), **inner})
+        elif RANDOM_DEPTH.search(name) and isinstance(value, float):
+            changes[name] = 0.0
+        elif SPECIAL_ID.search(name) and _too_high(value):
+            changes[name] = _low_ids(value, used_ids)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            changes[name] = smaller(name, value, depth_only=depth_only)
+        elif DEPTHS.search(name) and _is_whole_numbers(value):
+            changes[name] = type(value)(min(number, LAYERS) for number in value)
+        elif name == "image_size" and _is_whole_numbers(value):
+            changes[name] = value
+    changes = {name: value for name, value in changes.items() if value != getattr(config, name, None)}
+    if level <= SMALL_PICTURES:
+        changes.update(_small_picture(config))
+    if not depth_only:
+        changes.update(_fitting_rotation(config, changes))
+    return changes
+
+
+def constructor_values(config: Any) -> dict[str, Any]:
+    """Return the values of a configuration that its constructor takes."""
+    names = inspect.signature(type(config)).parameters
+    return {name: getattr(config, name) for name in names if name not in ("kwargs", "args") and hasattr(config, name)}
+
+
+def parts_of(config: Any) -> dict[str, Any]:
+    """Return the configurations inside a composite one."""
+    return {k: v for k, v in vars(config).items() if hasattr(v, "to_dict") and hasattr(v, "model_type")}
+
+
+def attribute_name(cls: Any, key: str) -> str:
+    """Return the name under which a configuration keeps a common setting (GPT-2's n_layer for num_hidden_layers)."""
+    return str(getattr(cls, "attribute_map", {}).get(key, key))
+
+
+def refuse_unknown(config: Any, given: Mapping[str, Any]) -> None:
+    """Raise for a setting that a configuration does not have, naming the nearest.
+
+    Raises:
+        TargetError: If there is one.
+    """
+    known = [*constructor_values(config), *getattr(type(config), "attribute_map", {}), "num_labels"]
+    for key, part in parts_of(config).items():
+        known += [f"{key}.{name}" for name in constructor_values(part)]
+    for key in given:
+        if key not in known:
+            raise TargetError(f"A {config.model_type} configuration has no {key!r}.", rule=did_you_mean(key, known))
+
+
+def _is_hierarchical(config: Any) -> bool:
+    values = constructor_values(config).items()
+    return any(HIERARCHICAL.search(name) and _is_whole_numbers(value) and len(value) > 1 for name, value in values)
+
+
+def _own_settings(config: Any) -> dict[str, Any]:
+    """What distinguishes a part from the default of its class: a composite may set it up differently."""
+    try:
+        default = type(config)()
+    except (TypeError, ValueError):
+        return constructor_values(config)
+    plain = (int, float, str, bool, list, tuple, type(None))
+    return {
+        name: value
+        for name, value in constructor_values(config).items()
+        if isinstance(value, plain) and value != getattr(default, name, None)
+    }
+
+
+def _too_high(value: Any) -> bool:
+    ids = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(number, int) and not isinstance(number, bool) and number >= VOCAB for number in ids)
+
+
+def _low_ids(value: Any, used_ids: list[int]) -> Any:
+    """Give special tokens beyond the small vocabulary ids of their own at its end."""
+    if isinstance(value, list | tuple):
+        return type(value)(
+            _low_ids(number, used_ids) if isinstance(number, int) and number >= VOCAB else number for number in value
+        )
+    used_ids.append(HIGHEST_ID - len(used_ids))
+    return used_ids[-1]
+
+
+def _is_whole_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(number, int) for number in value)
+
+
+def _small_picture(config: Any) -> dict[str, Any]:
+    """A picture of a few patches a side."""
+    side, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
+    if not isinstance(side, int):
+        return {}
+    small = patch * PATCHES_PER_SIDE if isinstance(patch, int) and patch >= LARGE_PATCH else SMALL_SIDE
+    return {"image_size": min(side, small)}
+
+
+def _fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the sections of a multi-axis rotary embedding add up to half the new size of a head."""
+    rope = getattr(config, "rope_parameters", None)
+    sections = rope.get("mrope_section") if isinstance(rope, Mapping) else None
+    if not sections:
+        return {}
+    head = changes.get("head_dim") or getattr(config, "head_dim", None)
+    width = changes.get("hidden_size", getattr(config, "hidden_size", 0))
+    heads = changes.get("num_attention_heads", getattr(config, "num_attention_heads", 1))
+    half = int((head or width // heads) * rope.get("partial_rotary_factor", 1.0)) // 2
+    rest = half * 3 // 8
+    return {
+        "rope_parameters": {**rope, "mrope_section": [half - rest * (len(sections) - 1), *[rest] * (len(sections) - 1)]}
+    }
