@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gradscope.cli import check, doctor, explain, inspect, report, rules, variants
+from gradscope.cli import check, doctor, explain, inspect, report, rules, run, variants
 from gradscope.cli.emit import emit
+from gradscope.cli.script_command import ScriptCommand
 from gradscope.version import __version__
 
 COMMANDS: tuple[tuple[str, ModuleType, Callable[..., int], str], ...] = (
     ("inspect", inspect, inspect.inspect, "Look at a model"),
     ("check", check, check.check, "Look at a model"),
+    ("run", run, run.run, "Look at a model"),
     ("report", report, report.report, "Look at a model"),
     ("explain", explain, explain.explain, "Look something up"),
     ("rules", rules, rules.rules, "Look something up"),
@@ -62,6 +64,7 @@ def _top(
 for _name, _module, _function, _panel in COMMANDS:
     app.command(
         _name,
+        cls=ScriptCommand if _name == "run" else None,
         help=_unwrapped(_module.HELP),
         short_help=_unwrapped(_module.HELP).split("\n\n")[0],
         epilog="\n\n".join(["Examples:", *(f"  {escape(example)}" for example in _module.EXAMPLES)]),

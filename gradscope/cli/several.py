@@ -15,15 +15,22 @@ _LONGEST_STEM = 80
 
 
 def save_all(outcomes: Sequence[Outcome], output: Path | None, html: Path | None) -> None:
-    """Save every recording and page: to the file for one target, into the folder for several."""
+    """Save every recording and page: to the file for one target, to files of their own for several."""
     stems = file_stems([outcome.name for outcome in outcomes])
+    several = len(outcomes) > 1
     for outcome, stem in zip(outcomes, stems, strict=True):
-        save(
-            outcome.recording,
-            outcome.diagnosis,
-            output / f"{stem}.json" if output is not None and output.is_dir() else output,
-            html / f"{stem}.html" if html is not None and html.is_dir() else html,
-        )
+        recording_file = _own_file(output, stem, ".json", several=several)
+        save(outcome.recording, outcome.diagnosis, recording_file, _own_file(html, stem, ".html", several=several))
+
+
+def _own_file(wanted: Path | None, stem: str, ending: str, *, several: bool) -> Path | None:
+    """Return the file of one target: in the folder, or beside the wanted file with the target's name in it."""
+    if wanted is None:
+        return None
+    if wanted.is_dir():
+        return wanted / f"{stem}{ending}"
+    name, dot, endings = wanted.name.partition(".")
+    return wanted.with_name(f"{name}-{stem}{dot}{endings}") if several else wanted
 
 
 def check_folders(num_targets: int, *folders: Path | None) -> None:
