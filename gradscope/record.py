@@ -133,6 +133,8 @@ class Provenance:
     torch: str = ""
     python: str = ""
     git_commit: str | None = None
+    own_loop: bool = False
+    """True where the user's own training loop or script was watched, not steps that gradscope took."""
     partial: bool = False
     """True where the watching ended early (Ctrl-C, an exception); what had been measured is kept."""
 

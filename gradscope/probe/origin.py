@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.parameter import is_lazy
 
-import gradscope
 from gradscope.probe.optimizers import learning_rate
 from gradscope.probe.settings import ProbeSettings
 from gradscope.record import Provenance
 from gradscope.target.subject import Subject
+from gradscope.version import __version__
 
 if TYPE_CHECKING:
     from gradscope.probe.follow import Follower
@@ -41,7 +41,7 @@ def provenance_of(subject: Subject, settings: ProbeSettings, num_steps: int, bat
         num_steps=num_steps,
         batch_shape=batch_shape,
         num_parameters=sum(p.numel() for p in tensors),
-        gradscope=gradscope.__version__,
+        gradscope=__version__,
         torch=torch.__version__.partition("+")[0],
         python=platform.python_version(),
         git_commit=git_commit(subject.root),
@@ -67,10 +67,11 @@ def provenance_of_loop(session: Session, follower: Follower, target: str, *, par
         num_steps=follower.number,
         batch_shape=session.tracker.given,
         num_parameters=sum(p.numel() for p in tensors),
-        gradscope=gradscope.__version__,
+        gradscope=__version__,
         torch=torch.__version__.partition("+")[0],
         python=platform.python_version(),
         git_commit=git_commit(session.root),
+        own_loop=True,
         partial=partial,
     )
 
