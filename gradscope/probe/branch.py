@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gradscope.probe.chain import FactorOf
 from gradscope.probe.graph import Graph, Tensor
 from gradscope.probe.operations import Effect
 from gradscope.probe.parts import Part, overlap, part_of
@@ -38,8 +38,11 @@ class Region:
         reach: Which kinds of path lead from the join to the end.
         bends: Something on the way is not linear in the stream.
         residuals: Residual additions on the way.
-        resampled: A change of resolution on the way.
+        normed: There is a normalisation layer on the way.
+        refined: All paths come to the end from a coarser resolution.
+        modulates: The join goes into another stream's branch on the way, not into that stream.
         entries: Tensors from before the join that the branch reads as well.
+        ends: What the branch adds to the stream.
     """
 
     graph: Graph
@@ -49,10 +52,10 @@ class Region:
     bends: bool = False
     normed: bool = False
     residuals: list[int] = field(default_factory=list)
-    resampled: bool = False
+    refined: bool = False
+    modulates: bool = False
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
-    visited: frozenset[int] = frozenset()
 
     @property
     def works(self) -> bool:
@@ -69,6 +72,26 @@ class Region:
         """The branch's operations that read the join: (node, position among its inputs)."""
         inside = set(self.nodes)
         return [(node, position) for node, position in self.graph.readers(self.join) if node in inside]
+
+    @property
+    def only_added(self) -> bool:
+        """Everything on the branch that reads the join adds it to something else: it is a bias or a position."""
+        inside = set(self.nodes)
+        stack, seen = [self.join], {self.join}
+        while stack:
+            for node, _ in self.graph.readers(stack.pop()):
+                if node not in inside or node in self.residuals:
+                    if node in self.residuals:
+                        return False
+                    continue
+                effect = self.graph.effects[node]
+                if effect in _SHAPE_ONLY or (effect is Effect.SCALE and len(self.graph.data(node)) == 1):
+                    if (node, 0) not in seen:
+                        seen.add((node, 0))
+                        stack.append((node, 0))
+                elif effect is not Effect.ADD or len(self.graph.data(node)) == 1:
+                    return False
+        return True
 
     def disjoint(self, parts: tuple[Part | None, ...]) -> bool:
         """Tell whether the branch reads only parts of the join that have nothing of these parts."""
@@ -111,102 +134,105 @@ def examine(
     visited: set[int],
     jumps: dict[int, Residual],
     found: dict[int, list[Residual]],
-    factor_of: FactorOf,
 ) -> Region:
     """Go forward from the join through what the branch was computed by, and see what is done to the stream."""
     region = Region(graph, join, ends=branch.tensors)
-    reach: dict[int, int] = {}
-    bent: set[int] = set()
-    entries: set[Tensor] = set()
+    paths = _Paths(region, jumps, found)
     for node in sorted(visited):
-        if node <= join[0]:
-            continue
-        mask, bends = _reach_of(graph, node, join, reach, bent, jumps, found, entries)
-        if not mask:
-            continue
-        reach[node] = mask
-        region.nodes.append(node)
-        if bends:
-            bent.add(node)
-        region.normed |= graph.effects[node] is Effect.NORM
-        if graph.effects[node] is Effect.RESAMPLE or _upsampling(graph, node):
-            region.resampled = True
-        if node in found and found[node][0].kind != "concat":
-            region.residuals.append(node)
-    _finish(region, branch, reach, bent)
-    region.entries = tuple(sorted(entries))
+        if node > join[0]:
+            paths.visit(node)
+    region.entries = tuple(sorted(paths.entries))
+    paths.finish(branch)
     return region
 
 
-def _finish(region: Region, branch: Term, reach: dict[int, int], bent: set[int]) -> None:
-    masks = [PURE if tensor == region.join else reach.get(tensor[0], 0) for tensor in branch.tensors]
-    masks = [mask for mask in masks if mask]
-    for mask in masks:
-        region.reach |= mask
-    if branch.product is Product.MATRIX:
-        region.reach = WORKED
-    elif len(masks) > 1:
-        region.reach = _product(region.reach)
-        region.bends = True
-    region.bends |= any(tensor[0] in bent for tensor in branch.tensors)
+class _Paths:
+    """What the paths from the join to each node of a branch have in common; filled node by node."""
+
+    def __init__(self, region: Region, jumps: dict[int, Residual], found: dict[int, list[Residual]]) -> None:
+        self.region = region
+        self.graph = region.graph
+        self.jumps = jumps
+        self.found = found
+        self.reach: dict[int, int] = {}
+        self.bent: set[int] = set()
+        self.refined: set[int] = set()
+        """Nodes to which all paths come from a coarser resolution."""
+        self.entries: set[Tensor] = set()
+        shape = self.graph.shape(region.join)
+        self.size = math.prod(shape) if shape is not None else 0
+
+    def visit(self, node: int) -> None:
+        """Take a node into the region where it depends on the join."""
+        block = self.jumps.get(node)
+        sources = [block.join, *block.entries] if block is not None else self.graph.data(node)
+        dependent = [tensor for tensor in sources if tensor == self.region.join or tensor[0] in self.reach]
+        self.entries.update(tensor for tensor in sources if tensor[0] < self.region.join[0])
+        if not dependent:
+            return
+        masks = [self._mask(tensor) for tensor in dependent]
+        bends = any(tensor[0] in self.bent for tensor in dependent)
+        if self._is_residual(node):
+            mask, bends = self._past_sum(node, masks)
+        else:
+            mask, bends = _past_operation(self.graph, node, masks, bends)
+        self.reach[node] = mask
+        self.region.nodes.append(node)
+        self.region.normed |= self.graph.effects[node] is Effect.NORM
+        if bends:
+            self.bent.add(node)
+        if all(tensor[0] in self.refined for tensor in dependent) or self._refines(node):
+            self.refined.add(node)
+
+    def finish(self, branch: Term) -> None:
+        """Sum up the paths that end at the branch's end."""
+        masks = [self._mask(tensor) for tensor in branch.tensors if self._mask(tensor)]
+        mask = _union(masks)
+        if branch.product is Product.MATRIX:
+            mask = WORKED
+        elif len(masks) > 1:
+            mask = _product(mask)
+            self.region.bends = True
+        self.region.reach = mask
+        self.region.bends |= any(tensor[0] in self.bent for tensor in branch.tensors)
+        self.region.refined = all(tensor[0] in self.refined for tensor in branch.tensors)
+
+    def _mask(self, tensor: Tensor) -> int:
+        return PURE if tensor == self.region.join else self.reach.get(tensor[0], 0)
+
+    def _is_residual(self, node: int) -> bool:
+        residuals = self.found.get(node)
+        return bool(residuals) and residuals is not None and residuals[0].kind != "concat"
+
+    def _past_sum(self, node: int, masks: list[int]) -> tuple[int, bool]:
+        """A residual block hands its stream on and adds work to it, whatever its gates do in between."""
+        self.region.residuals.append(node)
+        residual = self.found[node][0]
+        stream = self._mask(residual.join)
+        if not stream:
+            self.region.modulates = True
+            return _union(masks) | WORKED, True
+        return (WORKED if residual.link.projection else stream | WORKED), True
+
+    def _refines(self, node: int) -> bool:
+        """Tell whether a node makes a tensor larger that was smaller than the stream."""
+        effect = self.graph.effects[node]
+        if effect is not Effect.RESAMPLE and effect not in _GROWING and not _upsampling(self.graph, node):
+            return False
+        source = self.graph.inputs[node][0][:2]
+        before, after = self.graph.shape(source), self.graph.shape((node, 0))
+        if before is None or after is None:
+            return False
+        return math.prod(before) < min(self.size, math.prod(after))
 
 
-def _reach_of(
-    graph: Graph,
-    node: int,
-    join: Tensor,
-    reach: dict[int, int],
-    bent: set[int],
-    jumps: dict[int, Residual],
-    found: dict[int, list[Residual]],
-    entries: set[Tensor],
-) -> tuple[int, bool]:
-    """Return which paths lead to a node's output, and whether something on them is not linear."""
-    block = jumps.get(node)
-    if block is not None:
-        sources: list[Tensor] = [block.join, *block.entries]
-    else:
-        sources = [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
-    masks = []
-    bends = False
-    for tensor in sources:
-        if tensor == join:
-            masks.append(PURE)
-        elif tensor[0] in reach:
-            masks.append(reach[tensor[0]])
-            bends |= tensor[0] in bent
-        elif tensor[0] < join[0]:
-            entries.add(tensor)
-    if not masks:
-        return 0, False
-    union = 0
-    for mask in masks:
-        union |= mask
-    residuals = found.get(node)
-    if residuals and residuals[0].kind != "concat":
-        return _past_sum(residuals, join, reach, union, bends)
-    return _past_operation(graph, node, len(masks), union, bends)
-
-
-def _past_sum(
-    residuals: list[Residual], join: Tensor, reach: dict[int, int], union: int, bends: bool
-) -> tuple[int, bool]:
-    """A residual block hands its stream on and adds work to it, whatever its gates do in between."""
-    stream = residuals[0].join
-    mask = PURE if stream == join else reach.get(stream[0], 0)
-    if not mask:
-        return union, bends
-    if residuals[0].link.projection:
-        mask = WORKED
-    return mask | WORKED, True
-
-
-def _past_operation(graph: Graph, node: int, num_dependent: int, union: int, bends: bool) -> tuple[int, bool]:
+def _past_operation(graph: Graph, node: int, masks: list[int], bends: bool) -> tuple[int, bool]:
     effect = graph.effects[node]
-    product = num_dependent > 1
+    union = _union(masks)
+    product = len(masks) > 1
     if effect is Effect.PROJECT:
-        weighted = not product
-        return (WORKED if weighted else _product(union)), bends or product
+        mixed = product or len(graph.data(node)) > 1
+        return (_product(union) if mixed else WORKED), bends or product
     if effect in _WORKING:
         return WORKED, bends or effect is not Effect.FOURIER
     if effect is Effect.NORM:
@@ -216,14 +242,25 @@ def _past_operation(graph: Graph, node: int, num_dependent: int, union: int, ben
     if effect is Effect.REDUCE:
         return _product(union), bends or graph.names[node] not in {"Sum", "Mean", "Cumsum"}
     if effect is Effect.SCALE:
-        return (_product(union) if product else union), bends or product or graph.names[node] == "Pow"
+        return (_product(union) if product else union), bends or product
+    if effect is Effect.JOIN or graph.names[node] in {"Sub", "Rsub"}:
+        # A part of the stream handed on beside worked ones, or a difference from it (f(x) - x), is part of the work.
+        return (union & ~PURE if union & WORKED else union), bends
     if effect in _LINEAR:
         return union, bends or (product and graph.names[node] in {"Addcmul", "Addcdiv"})
     return (_product(union) if product else union), True
 
 
+def _union(masks: list[int]) -> int:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
+
+
 _WORKING = frozenset({Effect.ATTEND, Effect.RECUR, Effect.FOURIER, Effect.OPAQUE})
-_LINEAR = frozenset({Effect.HAND_ON, Effect.PART, Effect.JOIN, Effect.ADD, Effect.RESAMPLE})
+_LINEAR = frozenset({Effect.HAND_ON, Effect.PART, Effect.ADD, Effect.RESAMPLE})
+_GROWING = frozenset({Effect.HAND_ON, Effect.PART})
 
 
 def _product(mask: int) -> int:

@@ -32,7 +32,6 @@ class Link:
         scale: The product of the constant factors; None where one is learnt or unknown.
         gates: The data-dependent factors.
         projection: It passed a layer: weights, a norm, pooling, resampling.
-        resampled: It passed a change of resolution.
         parts: The parts it was cut down to.
         sums: The residual additions it passed.
         sign: -1 where it was negated.
@@ -44,7 +43,6 @@ class Link:
     scale: float | None = 1.0
     gates: tuple[Tensor, ...] = ()
     projection: bool = False
-    resampled: bool = False
     parts: tuple[Part | None, ...] = ()
     sums: tuple[int, ...] = ()
     sign: int = 1
@@ -93,13 +91,17 @@ def follow(graph: Graph, link: Link, found: dict[int, list[Residual]], factor_of
     elif effect in _TRANSPARENT and len(data) <= _MAX_JOINED:
         for source, number, _ in data:
             yield _further(link, (source, number))
-    elif effect is Effect.ADD and len(data) == 1:
-        yield _further(link, (data[0][0], data[0][1]))
-    elif effect in _LAYERS and len(data) == 1 and not link.sums:
-        source, number, _ = data[0]
-        yield _further(link, (source, number), projection=True, resampled=link.resampled or effect is Effect.RESAMPLE)
+    elif effect is Effect.ADD:
+        # Constants may be added on the way: a parameter, or a tensor that was there before the forward.
+        moving = [item for item in data if graph.effects[item[0]] is not Effect.LEAF] or data
+        if len(moving) == 1:
+            yield _further(link, moving[0][:2])
+    elif (effect in _LAYERS or graph.names[node] in _POOLING) and len(data) == 1 and not link.sums:
+        yield _further(link, data[0][:2], projection=True)
 
 
+_POOLING = frozenset({"Amax", "Amin", "Max", "Mean"})
+"""Reductions that pool a window where windows were made an axis of their own."""
 _TRANSPARENT = frozenset({Effect.HAND_ON, Effect.JOIN})
 _LAYERS = frozenset({Effect.PROJECT, Effect.NORM, Effect.POOL, Effect.RESAMPLE})
 

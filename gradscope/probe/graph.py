@@ -6,10 +6,12 @@ keeps no tensor; it keeps autograd nodes, so it is dropped before the step's mem
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
+from torch.nn import Parameter
 
 from gradscope.probe.calls import Call
 from gradscope.probe.operations import Effect, effect_of, operation
@@ -85,17 +87,25 @@ class Graph:
 
     def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         """Return a tensor's shape, None where autograd does not say (nested tensors)."""
-        node = self.nodes[tensor[0]]
-        if isinstance(node, Trace):
-            return node.shape
-        try:
-            return tuple(int(size) for size in node._input_metadata[tensor[1]].shape)
-        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-            return None
+        return shape_of(self.nodes[tensor[0]], tensor[1])
+
+    def data(self, node: int) -> list[Tensor]:
+        """Return what a node takes in apart from parameters and what is computed from them alone."""
+        return [(source, number) for source, number, _ in self.inputs[node] if not self.parametric[source]]
 
     def saved(self, node: int, name: str) -> Any:
         """Return a number (never a tensor) that an autograd node saved, None where it saved no such thing."""
         return getattr(self.nodes[node], f"_saved_{name}", None)
+
+
+def shape_of(node: Any, output_number: int) -> tuple[int, ...] | None:
+    """Return the shape of an output of an autograd node or a trace, None where autograd does not say."""
+    if isinstance(node, Trace):
+        return node.shape
+    try:
+        return tuple(int(size) for size in node._input_metadata[output_number].shape)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        return None
 
 
 def walk(
@@ -177,10 +187,23 @@ def _is_parametric(node: Any, graph: Graph, inputs: list[tuple[int, int, int]], 
     if trace:
         return False
     if not inputs:
-        return graph.effects[-1] is Effect.LEAF
-    if graph.effects[-1] is Effect.PROJECT and _lacks_data(node):
+        return isinstance(getattr(node, "variable", None), Parameter)
+    if not all(graph.parametric[source] for source, _, _ in inputs):
         return False
-    return all(graph.parametric[source] for source, _, _ in inputs)
+    effect = graph.effects[-1]
+    if effect is Effect.ATTEND or effect is Effect.RECUR or (effect is Effect.PROJECT and _lacks_data(node)):
+        return False
+    return not _repeats_tokens(node, graph, inputs)
+
+
+def _repeats_tokens(node: Any, graph: Graph, inputs: list[tuple[int, int, int]]) -> bool:
+    """Learned queries become data where they are repeated for every sample; a weight never is."""
+    if graph.names[-1] not in {"Expand", "Repeat"}:
+        return False
+    before, after = graph.shape(inputs[0][:2]), shape_of(node, 0)
+    if before is None or after is None:
+        return False
+    return math.prod(after) > math.prod(before) and sum(size > 1 for size in before) > 1
 
 
 def _lacks_data(node: Any) -> bool:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradscope.probe.additions import AdditionRecorder
-from gradscope.probe.branch import PURE, Region, examine
+from gradscope.probe.branch import PURE, WORKED, Region, examine
 from gradscope.probe.chain import FactorOf, Link, follow, starts
 from gradscope.probe.graph import Graph, Tensor, Trace
+from gradscope.probe.operations import Effect
 from gradscope.probe.terms import SUMS, Product, Term, terms_of
 
 
@@ -84,7 +85,7 @@ class Finder:
         if meeting is None:
             return None
         join, link, visited, jumps = meeting
-        region = examine(self.graph, join, branch, visited, jumps, self.found, self.factor_of)
+        region = examine(self.graph, join, branch, visited, jumps, self.found)
         if not _accepted(self.graph, join, skip, branch, link, region):
             return None
         return Residual(node, join, skip, branch, link, region)
@@ -159,17 +160,54 @@ def _sources(
 
 
 def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, region: Region) -> bool:
-    if not region.works or region.reweighs or link.sign * skip.sign < 0:
-        return False
+    """Tell whether what lies on skip and branch makes a residual addition. Each line is a look-alike it is not."""
+    if not region.works or link.sign * skip.sign < 0:
+        return False  # rotary embedding, polynomials, biases; a difference f(x) - x
+    if region.reweighs and (link.scale is None or not region.reach & WORKED):
+        return False  # the D of a state space, a normalisation written by hand
     if link.parts and region.disjoint(link.parts):
-        return False
+        return False  # another time step, another split
+    if region.modulates or region.only_added or _inside_unit(graph, join, region):
+        return False  # a score, position or state handed from branch to branch; an operand of an attention
+    if region.refined and (region.residuals or link.projection):
+        return False  # multi-scale fusion
     if region.reach & PURE and (link.sums or link.projection or not region.residuals):
-        return False
-    if link.projection and (link.sums or not region.bends or region.residuals or region.resampled > link.resampled):
-        return False
+        return False  # two streams that meet
+    if link.projection and (link.sums or link.gates or not region.bends or region.residuals):
+        return False  # a sum of branches, an adapter, a re-parameterised layer
     if isinstance(graph.nodes[join[0]], Trace) and region.residuals:
-        return False
+        return False  # a mask or a table that many blocks use
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+_UNARY = frozenset({Effect.HAND_ON, Effect.PART, Effect.NORM, Effect.BEND, Effect.SCALE})
+
+
+def _inside_unit(graph: Graph, join: Tensor, region: Region) -> bool:
+    """Tell whether join and branch combine projections of one tensor: query, key, value or gate of one unit."""
+    origin = _projected_from(graph, join)
+    if origin is None or not region.entries:
+        return False
+    return any(_projected_from(graph, entry) == origin for entry in region.entries)
+
+
+def _projected_from(graph: Graph, tensor: Tensor) -> Tensor | None:
+    """Return what a tensor is a projection of, up to reshapes, norms and activations; None where it is none."""
+    for _ in range(_MAX_UNARY):
+        node = tensor[0]
+        data = graph.data(node)
+        if len(data) != 1:
+            return None
+        if graph.effects[node] is Effect.PROJECT:
+            return data[0]
+        if graph.effects[node] not in _UNARY:
+            return None
+        tensor = data[0]
+    return None
+
+
+_MAX_UNARY = 12
+"""A projection inside of an attention or a gated unit is never further away than this many operations."""
 
 
 def _gate_counts(graph: Graph, join: Tensor, gate: Tensor, branch: Term, region: Region) -> bool:
