@@ -333,7 +333,7 @@ class Facts:
         )
 
     def _is_normalised(self, placement: str, branches: list[str] | tuple[()]) -> bool:
-        if placement in ("pre", "sandwich"):
+        if placement in ("pre", "sandwich", "output"):
             return True
         if placement == "post":
             return False
@@ -377,10 +377,10 @@ class Facts:
 
     @cached_property
     def runs_through_time(self) -> bool:
-        """Whether the stream is one module called again and again without skips: its depth is time, as in an RNN."""
-        again = max(self.passes.values(), default=0)
+        """Whether the stream runs through modules that are called again and again, without skips: its depth is time."""
+        again = sum(n for module, n in self.passes.items() if len(self.calls_of.get(module, ())) >= FEWEST_CALLS)
         skips = any(site.counted and site.on_stream for site in self._static_sites)
-        return again >= FEWEST_CALLS and 2 * again > self.passes.total() and not skips
+        return 2 * again > self.passes.total() and not skips
 
     @cached_property
     def passes(self) -> Counter[str]:
@@ -393,6 +393,12 @@ class Facts:
         if not self.steps:
             return ()
         return attention_balances(self.parameters, self.parameter_gradients.get(self.steps[0], {}))
+
+    @cached_property
+    def couples_samples(self) -> bool:
+        """Whether statistics over the batch make every sample depend on all others."""
+        norms = [module for module in self.modules.values() if module.called and module.role == "norm"]
+        return self.provenance.mode != "eval" and any("BatchNorm" in module.type for module in norms)
 
     @cached_property
     def dtypes(self) -> frozenset[str]:

@@ -14,8 +14,8 @@ class SiteGrowth:
     """One residual addition on the stream, with what the law needs of it.
 
     Attributes:
-        normalised: Whether its branch normalises what it reads (pre or sandwich placement, or a norm inside a branch
-            whose sum is not normalised again).
+        normalised: Whether its branch normalises what it reads or gives (pre, sandwich or output placement, or a norm
+            inside a branch whose sum is not normalised again).
         skip_norm: ||alpha x||, as added.
         out_norm: ||alpha x + f||.
         skip_scale: alpha where it is a constant, else None (then taken as 1).

@@ -19,7 +19,7 @@ class Site:
         module: The module whose forward executes it.
         call: That module's call.
         kind: identity, scaled, gated, projection or concat.
-        placement: pre, post, sandwich or none.
+        placement: pre, post, sandwich, output or none.
         normalised: Whether the branch normalises what it reads or gives.
         branches: Names of the branch's modules.
         skip_scale: Constant factor on the skip, None where unknown.

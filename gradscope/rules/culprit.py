@@ -97,5 +97,5 @@ def surroundings(facts: Facts) -> Surroundings:
         has_sigmoids=bool(types & {"Sigmoid", "LogSigmoid", "Hardsigmoid"}),
         normalised_branches=bool(sites) and any(site.normalised for site in sites),
         post_norm=bool(sites) and sum(site.placement == "post" for site in sites) * 2 > len(sites),
-        output_norm_only=bool(sites) and all(site.placement == "none" and site.normalised for site in sites),
+        output_norm_only=bool(sites) and all(site.placement == "output" for site in sites),
     )

@@ -31,7 +31,7 @@ def _is_time(facts: Facts, time: TimeProfile) -> bool:
     """
     if not any(p.module == time.module or p.module.startswith(time.module + ".") for p in facts.parameters):
         return False
-    shared = [module for module, passes in facts.passes.items() if passes > 1]
+    shared = [module for module, passes in facts.passes.items() if 2 * passes > len(facts.calls_of.get(module, ())) > 1]
     in_depth = any(time.module == module or time.module.startswith(module + ".") for module in shared)
     return facts.runs_through_time or not in_depth
 

@@ -19,14 +19,12 @@ FEWEST_NUMBERS = 8
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Judge the token cosine near the loss at the first and the last step; samples only where there are no tokens."""
     first, later = facts.last_cosine("token_cosine"), facts.last_cosine("token_cosine", later=True)
-    for value, warn, is_later in (
-        (first, thresholds["warn_token_cosine"], False),
-        (later, thresholds["warn_later_token_cosine"], True),
-    ):
-        if value is not None and value >= thresholds["token_cosine"]:
-            return [_tokens(facts, value, "error", thresholds["token_cosine"], later=is_later)]
-        if value is not None and value >= warn:
-            return [_tokens(facts, value, "warning", warn, later=is_later)]
+    grades: tuple[tuple[Severity, str], ...] = (("error", ""), ("warning", "warn_"))
+    for severity, prefix in grades:
+        for value, name in ((first, "token_cosine"), (later, "later_token_cosine")):
+            limit = thresholds[prefix + name]
+            if value is not None and value >= limit:
+                return [_tokens(facts, value, severity, limit, later=name == "later_token_cosine")]
     samples = facts.last_cosine("sample_cosine")
     if first is None and samples is not None and samples >= thresholds["sample_cosine"] and _is_wide(facts):
         return [_samples(facts, samples, thresholds["sample_cosine"])]
@@ -125,6 +123,7 @@ RULE = Rule(
     summary="Tokens or samples become so alike that nothing can tell them apart.",
     thresholds=(
         levels.FAIL_TOKEN_COSINE,
+        levels.FAIL_LATER_TOKEN_COSINE,
         levels.WARN_TOKEN_COSINE,
         levels.WARN_LATER_TOKEN_COSINE,
         levels.SAMPLE_COSINE,

@@ -34,14 +34,21 @@ class Weight:
 
 @dataclass(frozen=True)
 class Ground:
-    """One reason for a verdict, with its weight."""
+    """One reason for a verdict, with its weight and the family of rules that look at the same thing."""
 
     weight: float
     sentence: str
+    family: str
 
 
 FATAL, RISK = 2.0, 1.0
 """Weights from which a model will not train (one ground alone) or is at risk (all grounds together)."""
+
+FAMILIES = {
+    **dict.fromkeys(("GS101", "GS102", "GS103"), "size"),
+    **dict.fromkeys(("GS108", "GS301", "GS305"), "directions"),
+}
+"""Rules that see the same thing from several sides: the size of the gradient, and the loss of directions in it."""
 
 WEIGHTS: dict[str, Weight] = {
     "GS101": Weight(2, 1, "Almost no gradient reaches the first layers (from {module} down), so they will not learn."),
@@ -98,8 +105,7 @@ def judge(facts: Facts, findings: Sequence[Finding]) -> tuple[Verdict, str]:
     grounds = sorted((g for f in findings if (g := _ground(f)) is not None), key=lambda ground: -ground.weight)
     if grounds and grounds[0].weight >= FATAL:
         return "will-not-train", grounds[0].sentence
-    heaviest = {ground.sentence: ground.weight for ground in reversed(grounds)}
-    if sum(heaviest.values()) >= RISK:
+    if sum(_by_family(grounds).values()) >= RISK:
         return "at-risk", grounds[0].sentence
     missing = _too_little(facts)
     if missing:
@@ -116,7 +122,16 @@ def _ground(finding: Finding) -> Ground | None:
     share = finding.evidence.get("share_of_parameters")
     if isinstance(share, float) and share < HALF:
         weight = min(weight, RISK)
-    return Ground(weight, known.reason.format(module=finding.module or "the model"))
+    family = FAMILIES.get(finding.code, finding.code)
+    return Ground(weight, known.reason.format(module=finding.module or "the model"), family)
+
+
+def _by_family(grounds: Sequence[Ground]) -> dict[str, float]:
+    """Return the heaviest ground of every family: two views of one thing are not two reasons."""
+    heaviest: dict[str, float] = {}
+    for ground in grounds:
+        heaviest[ground.family] = max(ground.weight, heaviest.get(ground.family, 0.0))
+    return heaviest
 
 
 def _too_little(facts: Facts) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from gradscope.rules import diagnose
-from tests.rules.altered import copied, edit
+from tests.rules.altered import copied, edit, rename
 from tests.support.recordings import add, stack
 
 
@@ -35,8 +35,14 @@ def test_similar_tokens_alone_do_not_make_a_risk():
     assert diagnose(recording).verdict == "will-train"
 
 
-def test_two_middling_signs_together_do():
-    recording = observing("jacobian_anisotropy", {"": 20.0}, recording=cosines([0.1] * 7 + [0.95]))
+def test_two_views_of_the_same_loss_are_one_reason():
+    recording = observing("jacobian_anisotropy", {"": 50.0}, recording=cosines([0.1] * 7 + [0.95]))
+    assert diagnose(recording).verdict == "will-train"
+
+
+def test_two_middling_signs_of_different_kind_make_a_risk():
+    recording = cosines([0.1] * 7 + [0.95])
+    recording = edit(recording, "parameter_stats", "update_norm", lambda row: 0.5 * row["weight_norm"])
     assert diagnose(recording).verdict == "at-risk"
 
 
@@ -50,12 +56,27 @@ def test_later_similarity_has_the_higher_warning_level():
 
 
 @pytest.mark.parametrize(("kappa", "severity", "verdict"), [
-    (3.0, None, "will-train"), (20.0, "warning", "will-train"), (60.0, "error", "will-not-train"),
+    (3.0, None, "will-train"), (50.0, "warning", "will-train"), (90.0, "error", "will-not-train"),
 ])
 def test_jacobian_anisotropy(kappa, severity, verdict):
     recording = observing("jacobian_anisotropy", {"": kappa})
     assert [f.severity for f in found(recording, "GS108")] == ([severity] if severity else [])
     assert diagnose(recording).verdict == verdict
+
+
+def test_few_directions_alone_do_not_condemn_where_the_level_was_not_calibrated():
+    recording = observing("jacobian_anisotropy", {"": 300.0})
+    narrowing = edit(recording, "stream_stats", "num_elements", lambda row: row["num_elements"] // (1 + row["station"]))
+    batchnorm = edit(recording, "modules", "type", lambda row: "BatchNorm1d" if row["role"] == "norm" else row["type"])
+    spread_tokens = cosines([0.3] * 8, recording=recording)
+    for altered in (narrowing, batchnorm, spread_tokens):
+        assert [f.severity for f in found(altered, "GS108")] == ["warning"]
+    assert [f.severity for f in found(cosines([0.985] * 8, recording=recording), "GS108")] == ["error"]
+
+
+def test_sgd_needs_more_directions_than_adam():
+    recording = rename(observing("jacobian_anisotropy", {"": 50.0}), optimizer="sgd")
+    assert [f.severity for f in found(recording, "GS108")] == ["error"]
 
 
 def test_saturation_is_information():
@@ -132,7 +153,7 @@ def recurrent(decades, calls=40):
 
 
 @pytest.mark.parametrize(
-    ("decades", "severity"), [(-18, "error"), (-5, "warning"), (-1, None), (5, "error"), (1, None)]
+    ("decades", "severity"), [(-18, "error"), (-9, "warning"), (-5, None), (5, "error"), (1, None)]
 )
 def test_time(decades, severity):
     findings = found(recurrent(decades), "GS107")
