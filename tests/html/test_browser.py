@@ -184,7 +184,8 @@ def test_table_sorts_filters_pages_by_keyboard(desktop: Browser, page: Page) -> 
     desktop.keys(*"layers.77.")
     assert desktop.run(status) == "1–5 of 5"
     desktop.run(
-        "const filter = document.getElementById('modules-filter'); filter.value = ''; filter.dispatchEvent(new Event('input'))"
+        "const filter = document.getElementById('modules-filter');"
+        "filter.value = ''; filter.dispatchEvent(new Event('input'))"
     )
     desktop.run("document.getElementById('modules-next').focus()")
     desktop.keys("\ue007")

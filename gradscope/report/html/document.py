@@ -85,6 +85,10 @@ def _shared_names(charts: dict[str, dict[str, Any]]) -> tuple[dict[str, dict[str
 _POWER = re.compile(r"\b(10|2)\^([-−]?\d+(?:\.\d+)?)")
 
 
+_EXPONENT = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e\+?([-−]?\d+)(?![\w.])")
+_MINUS = re.compile(r"(?<=[\s(])-(?=\d)")
+
+
 @cache
 def asset(name: str) -> str:
     """Read a style sheet or script that ships with the package."""
@@ -138,5 +142,11 @@ def prose(text: str, limit: int = 800) -> Markup:
 
 
 def _powers(text: str) -> Markup:
-    """Escape a text and raise the exponents that it writes as 10^-5.4 or 2^23."""
-    return Markup(_POWER.sub(r"\1<sup>\2</sup>", escape(text)))
+    """Escape a text and set numbers as print does: 10^-5.4, 2^23 and 4e4 get raised exponents, -3 a minus sign."""
+    escaped = str(escape(_MINUS.sub(wording.MINUS, text)))
+    escaped = _POWER.sub(lambda found: f"{found[1]}<sup>{_raised(found[2])}</sup>", escaped)
+    return Markup(_EXPONENT.sub(lambda found: f"{found[1]} × 10<sup>{_raised(found[2])}</sup>", escaped))
+
+
+def _raised(exponent: str) -> str:
+    return exponent.replace("-", wording.MINUS)

@@ -10,7 +10,9 @@ from gradscope.report.html.plot_text import plain, rounded
 from gradscope.report.html.scale import ends, tick_text, ticks
 from gradscope.report.html.svg import x_ticks, y_ticks
 
-TICK_CHARACTERS = 18
+TICK_CHARACTERS = 22
+NAME_PIXELS = 3.4
+"""Half the width of a character of a tick, in pixels."""
 RANGE_ROW = 0.055
 """Height of one row of ranges under the bars, as a share of the frame."""
 Parts = list[dict[str, Any]]
@@ -42,7 +44,7 @@ def plain_frame(x: Axis, y: Axis, height: int) -> dict[str, Any]:
     return {
         "height": height,
         "showlegend": False,
-        "margin": {"l": 76, "r": 46 if x.names else 24, "t": 30, "b": 52},
+        "margin": {"l": 76, "r": _right_margin(x), "t": 30, "b": 52},
         "hovermode": "closest",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
@@ -58,6 +60,11 @@ def plain_frame(x: Axis, y: Axis, height: int) -> dict[str, Any]:
         },
         "yaxis": {"title": {"text": plain(y.title), "standoff": 4}, "gridcolor": "@grid", "zeroline": False},
     }
+
+
+def _right_margin(x: Axis) -> int:
+    """Leave room for half of the last name, which stands centred under the end of the axis."""
+    return max(24, round(NAME_PIXELS * min(len(x.names[-1]), TICK_CHARACTERS))) if x.names else 24
 
 
 def named_axis(axis: Axis) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def x_ticks(chart: Chart, low: float, high: float) -> list[tuple[float, str, str
     if not names:
         return [(value, tick_text(value, chart.x), "middle") for value in ticks(low, high, 8, whole=chart.x.log)]
     last = len(names) - 1
-    inner = [int(value) for value in ticks(0, last, 4, whole=True) if last * 0.13 < value < last * 0.87]
+    inner = [int(value) for value in ticks(0, last, 3, whole=True) if last * 0.15 < value < last * 0.8]
     places = sorted({0, last, *inner})
     anchors = {0: "start", last: "end"}
     return [(place, shorten(names[place], LABEL_CHARACTERS), anchors.get(place, "middle")) for place in places]

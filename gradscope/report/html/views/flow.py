@@ -19,6 +19,11 @@ READING = (
     "splits there: line widths show which share of its energy takes the skip and which the branch. "
     "A healthy deep network sends most of it through the skips."
 )
+TURNS: tuple[tuple[Role, Role], ...] = (("main", "branch"), ("third", "other"))
+"""Colours of the forward and the backward line, of the first and of the second pair."""
+FEWEST_OF_A_KIND = 3
+CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "Module")
+"""Library classes that say nothing of what they hold."""
 NO_SITES = "No residual addition was found: the gradient has to pass through every layer, one after the other."
 
 
@@ -29,7 +34,7 @@ def flow_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
         uncounted = len(facts.sites)
         why = NO_SITES if not uncounted else f"{NO_SITES} ({count(uncounted, 'concatenation')} not counted.)"
         return Panel("flow", "Residual flow", "Residual flow", missing=why)
-    parts: list[Picture | Table] = [_diagram(sites, diagnosis)]
+    parts: list[Picture | Table] = [_diagram(facts, sites, diagnosis)]
     if any(site.forward_ratio is not None or site.backward_ratio is not None for site in sites):
         parts.append(picture(ratio_chart(facts), _table(sites)))
     if any(site.branch_energy_share is not None for site in sites):
@@ -55,11 +60,31 @@ def lead(sites: Sequence[Site]) -> str:
     return " ".join(words)
 
 
-def _diagram(sites: Sequence[Site], diagnosis: Diagnosis) -> Picture:
-    places = blamed(sites, diagnosis)
+def _diagram(facts: Facts, sites: Sequence[Site], diagnosis: Diagnosis) -> Picture:
+    bad = blamed(sites, diagnosis)
+    additions = [
+        stream_diagram.Drawn(site, name, branch_name(facts, site), place in bad)
+        for place, (site, name) in enumerate(zip(sites, labels(sites), strict=True))
+    ]
     return Picture(
-        "The residual stream, first to last", lead(sites), stream_diagram.draw(sites, places), stream_diagram.HEIGHT
+        "The residual stream, first to last", lead(sites), stream_diagram.draw(additions), stream_diagram.HEIGHT
     )
+
+
+def labels(sites: Sequence[Site]) -> tuple[str, ...]:
+    """Name the additions: by their module where it has one only, else by module and branch."""
+    modules = [site.module for site in sites]
+    return tuple(site.module if site.module and modules.count(site.module) == 1 else site.name for site in sites)
+
+
+def branch_name(facts: Facts, site: Site) -> str:
+    """Say what a branch is: the class of its last module that is not a norm, or its own name."""
+    known = [facts.modules[name] for name in site.branches if name in facts.modules]
+    working = [module for module in known if module.role != "norm"] or known
+    if not working:
+        return "branch"
+    last = working[-1]
+    return last.type if last.type not in CONTAINERS else last.name.rpartition(".")[2]
 
 
 def blamed(sites: Sequence[Site], diagnosis: Diagnosis) -> list[int]:
@@ -73,25 +98,46 @@ def blamed(sites: Sequence[Site], diagnosis: Diagnosis) -> list[int]:
 
 
 def ratio_chart(facts: Facts) -> Chart:
-    """Draw forward and backward ratios per addition, at the first and the last watched step."""
-    steps = facts.steps
-    layers: list[Series] = []
-    roles: tuple[tuple[Role, Role], ...] = (("main", "branch"), ("third", "other"))
-    for step, (forward, backward) in zip(dict.fromkeys((steps[0], steps[-1])), roles, strict=False):
-        sites = [site for site in facts.sites_at(step) if site.counted]
-        layers.append(_line(f"forward, step {step}", sites, _log_forward, forward))
-        layers.append(_line(f"backward, step {step}", sites, _log_backward, backward))
+    """Draw forward and backward ratios per addition."""
     counted = [site for site in facts.sites if site.counted]
     return Chart(
         "chart-ratio",
         "Branch relative to skip, forward and backward",
         "Size of what the branch adds, divided by the stream (forward), and of the gradient through the branch, "
         "divided by that through the skip (backward). Above the line at 1 the branch is larger than the stream.",
-        Axis("residual additions: input → loss", names=tuple(site.name for site in counted)),
+        Axis("residual additions: input → loss", names=labels(counted)),
         Axis("branch ÷ skip", log=True),
-        tuple(layers),
+        _lines_by_branch(facts, counted) or _lines_by_step(facts),
         zones=(Zone("y", 0.0, 0.0, "branch as large as skip"),),
     )
+
+
+def _lines_by_branch(facts: Facts, sites: Sequence[Site]) -> tuple[Series, ...]:
+    """Draw a line for each kind of branch where two take turns (attention and MLP), which one line would zigzag through."""
+    kinds: dict[str, list[int]] = {}
+    for place, site in enumerate(sites):
+        kinds.setdefault(branch_name(facts, site), []).append(place)
+    if len(kinds) != len(TURNS) or min(map(len, kinds.values())) < FEWEST_OF_A_KIND:
+        return ()
+    step = facts.steps[0]
+    layers = []
+    for (kind, places), (forward, backward) in zip(kinds.items(), TURNS, strict=True):
+        dots = len(sites) <= DOTS_UP_TO
+        for words, value, role in (("forward", _log_forward, forward), ("backward", _log_backward, backward)):
+            heights = [value(sites[place]) for place in places]
+            layers.append(Series(f"{kind}, {words}, step {step}", places, heights, role, dots=dots))
+    return tuple(layers)
+
+
+def _lines_by_step(facts: Facts) -> tuple[Series, ...]:
+    """Draw a line for the first and one for the last watched step."""
+    layers = []
+    steps = dict.fromkeys((facts.steps[0], facts.steps[-1]))
+    for step, (forward, backward) in zip(steps, TURNS, strict=False):
+        sites = [site for site in facts.sites_at(step) if site.counted]
+        layers.append(_line(f"forward, step {step}", sites, _log_forward, forward))
+        layers.append(_line(f"backward, step {step}", sites, _log_backward, backward))
+    return tuple(layers)
 
 
 def share_chart(sites: Sequence[Site]) -> Chart:
@@ -103,7 +149,7 @@ def share_chart(sites: Sequence[Site]) -> Chart:
         "chart-share",
         "Which way the gradient takes back",
         lead(sites),
-        Axis("residual additions: input → loss", names=tuple(site.name for site in sites)),
+        Axis("residual additions: input → loss", names=labels(sites)),
         Axis("share of gradient energy", low=0.0, high=1.0),
         (
             Series("through the skip", x, skip, "skip", area=True),
@@ -121,7 +167,7 @@ def cosine_chart(sites: Sequence[Site]) -> Chart:
         "Do skip and branch pull the same way?",
         f"Cosine between the two gradients at each addition, from {number(min(known), 2)} to {number(max(known), 2)}. "
         "0 is usual; near −1 the branch cancels the skip.",
-        Axis("residual additions: input → loss", names=tuple(site.name for site in sites)),
+        Axis("residual additions: input → loss", names=labels(sites)),
         Axis("cosine", low=-1.05, high=1.05),
         (_line("", sites, lambda site: site.cosine, "main"),),
         height=240,

@@ -15,7 +15,7 @@ from gradscope.rules.finding import Diagnosis
 
 FAMILIES = {"GS1": "profile", "GS2": "flow", "GS3": "signal", "GS4": "precision", "GS5": "updates"}
 """Which panel shows what a family of rules looks at."""
-CODES = {"GS305": "updates", "GS405": "updates", "GS403": "precision"}
+CODES = {"GS108": "signal", "GS107": "profile", "GS305": "updates", "GS405": "updates", "GS403": "precision"}
 """Rules whose evidence is in another panel than their family's."""
 
 

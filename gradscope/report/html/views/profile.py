@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gradscope.metrics.depth import DepthProfile, Station
@@ -18,6 +18,8 @@ from gradscope.report.html.views.through_time import time_chart
 from gradscope.report.html.wording import change, count
 from gradscope.rules.finding import Diagnosis
 
+FAMILIES = ("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS2")
+"""Rules whose culprit is a place on the stream."""
 MAX_MARKS = 3
 """Labels beyond three cover one another; the findings list has them all."""
 TABLE_ROWS = 40
@@ -86,7 +88,6 @@ def profile_chart(facts: Facts, diagnosis: Diagnosis) -> Chart:
         layers.append(
             _line("expected for this design", [law.get(station.row) for station in stations], "law", dash=True)
         )
-    middles = next(iter(lines.values())) if len(lines) == 1 else layers[0].y
     return Chart(
         "chart-profile",
         "Gradient norm relative to the loss end, against depth",
@@ -94,7 +95,7 @@ def profile_chart(facts: Facts, diagnosis: Diagnosis) -> Chart:
         Axis("depth: input → loss", names=tuple(station.name for station in stations)),
         Axis("gradient, relative to the loss end", log=True),
         tuple(layers),
-        marks(diagnosis, stations, middles),
+        marks(diagnosis, stations, lines, layers[0].y),
     )
 
 
@@ -110,19 +111,18 @@ def aligned(profile: DepthProfile, stations: Sequence[Station]) -> list[Number]:
     return [values.get(station.row) for station in stations]
 
 
-def marks(diagnosis: Diagnosis, stations: Sequence[Station], heights: Sequence[Number]) -> tuple[Mark, ...]:
-    """Ring the culprits, each with its code and a link to its finding."""
-    found = culprits(diagnosis.findings, stations, ("GS1", "GS2"))
-    return tuple(
-        Mark(
-            index,
-            heights[index] or 0.0,
-            f"{finding.code} {shorten(stations[index].name, 24)}",
-            href=f"#finding-{diagnosis.findings.index(finding) + 1}",
-            below=_rises(heights, index),
-        )
-        for index, finding in found[:MAX_MARKS]
-    )
+def marks(
+    diagnosis: Diagnosis, stations: Sequence[Station], lines: Mapping[int, Sequence[Number]], middle: Sequence[Number]
+) -> tuple[Mark, ...]:
+    """Ring the culprits on the line of the step they were found at, each with its code and a link to its finding."""
+    found = []
+    for index, finding in culprits(diagnosis.findings, stations, FAMILIES)[:MAX_MARKS]:
+        step = finding.evidence.get("step")
+        heights = lines.get(step, middle) if isinstance(step, int) else middle
+        label = f"{finding.code} {shorten(stations[index].name, 24)}"
+        link = f"#finding-{diagnosis.findings.index(finding) + 1}"
+        found.append(Mark(index, heights[index] or 0.0, label, href=link, below=_rises(heights, index)))
+    return tuple(found)
 
 
 def _rises(heights: Sequence[Number], index: int) -> bool:

@@ -95,7 +95,7 @@ def signal_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
             0,
             Table(
                 "One number for the whole model",
-                (Column("measure"), Column(steps[0], "number"), Column(steps[1], "number")),
+                (Column("measure", "prose"), Column(steps[0], "number"), Column(steps[1], "number")),
                 whole,
             ),
         )

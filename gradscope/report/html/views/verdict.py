@@ -36,10 +36,14 @@ def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
     """List the headline numbers that were measured, in words."""
     metrics = diagnosis.metrics
     found = []
-    decades = metrics.get("decades")
+    decades, later = metrics.get("decades"), metrics.get("later_decades")
     if decades is not None:
-        found.append(Fact("Gradient at the input", f"{change(decades)}", "depth"))
-        found.append(Fact("Change over the depth", f"{number(float(decades))} decades", "decade"))
+        ends = [float(decades)] if later is None else [float(decades), float(later)]
+        same = len({change(value) for value in ends}) == 1
+        ends = ends[:1] if same else ends
+        steps = "" if same else f", step {facts.steps[0]} → {facts.steps[-1]}"
+        found.append(Fact(f"Gradient at the input{steps}", " → ".join(map(change, ends)), "depth"))
+        found.append(Fact(f"In decades{steps}", " → ".join(map(number, ends)), "decade"))
     if metrics.get("predicted_decades") is not None:
         found.append(Fact("Expected for this design", f"{number(metrics['predicted_decades'])} decades", "expected"))
     sizes = (("num_blocks", "Blocks", ""), ("num_residual_additions", "Residual additions", "residual addition"))
@@ -74,7 +78,7 @@ def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
     if losses:
         (first, start), (last, end) = losses[0], losses[-1]
         found.append(
-            Fact("Loss", number(start) if first == last else f"{number(start)} → {number(end)} at step {last}")
+            Fact("Loss", number(start, 4) if first == last else f"{number(start, 4)} → {number(end, 4)} at step {last}")
         )
     return found
 
