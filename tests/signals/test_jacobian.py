@@ -38,7 +38,7 @@ def test_kappa_is_n_over_the_participation_ratio(name: str) -> None:
     x = torch.randn(64, len(s), dtype=torch.float64, requires_grad=True, generator=None)
     y = x @ matrix_with(s).T
     found = anisotropy(StreamEnd.of(x), StreamEnd.of(y), generator(), 32)
-    assert not found.coupled
+    assert found.num_samples == 64
     assert found.gain == pytest.approx(float((s**2).mean()), rel=0.05)
     # 64 samples x 32 cotangents: about 2048 draws; energies of a rank-one map are chi-squared and need the widest gate.
     assert found.kappa == pytest.approx(expected, rel=0.2 if expected > 20 else 0.1)
@@ -59,23 +59,29 @@ def test_an_isometry_between_unequal_widths_has_kappa_one(n_in: int, n_out: int)
     assert found.gain == pytest.approx(1, rel=0.05)
 
 
-def test_coupled_samples_count_as_one() -> None:
+@pytest.mark.parametrize("depth", [1, 12])
+def test_coupled_samples_are_measured_at_each_start(depth: int) -> None:
+    """Against the exact map from all ends to one sample's start: N / PR of its squared singular values."""
     torch.manual_seed(0)
-    x = torch.randn(8, 16, dtype=torch.float64, requires_grad=True)
-    norm = nn.BatchNorm1d(16, affine=False, dtype=torch.float64)
-    found = anisotropy(StreamEnd.of(x), StreamEnd.of(norm(x)), generator(), 200)
-    assert found.coupled
-    full = torch.autograd.functional.jacobian(norm, x.detach()).reshape(128, 128)
-    s = torch.linalg.svdvals(full)
-    expected = float(128 * (s**4).sum() / (s**2).sum() ** 2)
-    assert found.kappa == pytest.approx(expected, rel=0.1)
+    batch, n = 8, 16
+    layers = [layer for _ in range(depth) for layer in (nn.Linear(n, n), nn.BatchNorm1d(n), nn.ReLU())]
+    model = nn.Sequential(*layers).double()
+    x = torch.randn(batch, n, dtype=torch.float64, requires_grad=True)
+    found = anisotropy(StreamEnd.of(x), StreamEnd.of(model(x)), generator(), 400)
+    full = torch.autograd.functional.jacobian(model, x.detach()).reshape(batch * n, batch, n)
+    expected = 0.0
+    for sample in range(batch):
+        s = torch.linalg.svdvals(full[:, sample])
+        expected += float(n * (s**4).sum() / (s**2).sum() ** 2) / batch
+    assert expected - 0.1 * expected < found.kappa < expected + 1 + 0.1 * expected
 
 
-def test_tokens_are_coupled_within_a_sample_only() -> None:
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-    x = torch.randn(4, 5, 16, requires_grad=True)
-    assert not anisotropy(StreamEnd.of(x), StreamEnd.of(layer(x)), generator()).coupled
+def test_a_folded_batch_is_one_sample() -> None:
+    x = torch.randn(4, 8, dtype=torch.float64, requires_grad=True)
+    found = anisotropy(StreamEnd.of(x), StreamEnd.of((2 * x).reshape(8, 4)), generator())
+    assert found.num_samples == 1
+    assert found.kappa == pytest.approx(1)
+    assert found.gain == pytest.approx(4)
 
 
 def test_the_place_survives_a_later_change_in_place() -> None:

@@ -12,12 +12,12 @@ with s_i the singular values of J, PR their participation ratio (variance of a q
 which is 1 for an isometry and N where one direction carries everything. With N_0 < N the rank is at most N_0 and N / PR
 at least N / N_0 even for an isometry; kappa_J is therefore normalised by the rank that is possible, min(N, N_0) / PR.
 
-Samples. Where a sample's gradient depends on that sample's cotangent alone, every sample has a Jacobian of its own, one
-backward pass serves all of them, and kappa_J is averaged. Where samples are coupled (batch normalisation, attention
-along the batch), which a cotangent on one half of the samples shows in the other half's gradient, the whole sub-batch
-counts as one sample: one unit cotangent over B N numbers.
+Samples. One backward pass with independent cotangents on all samples serves all of them: q is taken at each sample's
+start, N and N_0 are numbers per sample, and kappa_J is averaged over samples. That is exact where samples do not
+depend on each other. Where they do (batch normalisation), a sample's q collects the cotangents of others as well; the
+map is then the one from all ends to this start, and kappa_J comes out at most 1 too large.
 
-Sampling error: with K cotangents on S independent samples, kappa_J - 1 is known to about sqrt(2 / (K S)).
+Sampling error: with K cotangents on S samples, kappa_J - 1 is known to about sqrt(2 / (K S)).
 """
 
 from __future__ import annotations
@@ -34,9 +34,6 @@ NUM_COTANGENTS = 16
 MAX_SAMPLES = 8
 """Samples in the sub-batch, where the batch holds four times as many; see ``sub_batch_size``."""
 _BATCH_SHARE = 4
-_COUPLED_SHARE = 1e-6
-"""Energy in the other half's gradient, relative to one's own, above which samples count as coupled; rounding noise
-of float32 stays below 1e-12."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +67,15 @@ class Anisotropy:
     Attributes:
         kappa: kappa_J, 1 for an isometry; None where it is not defined.
         gain: Mean squared singular value over the min(N, N_0) possible ones.
-        coupled: Whether the samples depend on each other.
-        num_cotangents: K.
-        num_backwards: Backward passes from the stream's end to its start that were taken.
+        num_samples: Samples that kappa_J was averaged over.
+        num_cotangents: K, the number of backward passes from the stream's end to its start that were taken.
         reason: Why kappa is None.
     """
 
     kappa: float | None
     gain: float | None
-    coupled: bool
+    num_samples: int
     num_cotangents: int
-    num_backwards: int
     reason: str = ""
 
 
@@ -107,11 +102,10 @@ def anisotropy(
         >>> round(found.kappa, 6), round(found.gain, 4)
         (1.0, 9.0)
     """
-    coupled = _samples_coupled(start, end, generator)
-    energies = [_energies(start, end, _cotangent(end, generator, coupled), coupled) for _ in range(num_cotangents)]
-    q_KS = torch.stack(energies)
-    num_passes = num_cotangents + (1 if end.shape[0] > 1 else 0)
-    num_samples = 1 if coupled else end.shape[0]
+    # Where the stream folds its batch (windows, patches as samples) all of it is one sample.
+    num_samples = end.shape[0] if end.shape and start.shape[:1] == end.shape[:1] else 1
+    cotangents = (_cotangent(end, generator, num_samples) for _ in range(num_cotangents))
+    q_KS = torch.stack([_energies(start, end, v, num_samples) for v in cotangents])
     size_end, size_start = math.prod(end.shape) / num_samples, math.prod(start.shape) / num_samples
     kappas, gain = _kappas(q_KS, size_end, size_start)
     reason = ""
@@ -120,8 +114,8 @@ def anisotropy(
     elif gain == 0 or not kappas:
         reason = "no gradient reaches the start of the stream"
     if reason:
-        return Anisotropy(None, None, coupled, num_cotangents, num_passes, reason)
-    return Anisotropy(sum(kappas) / len(kappas), gain, coupled, num_cotangents, num_passes)
+        return Anisotropy(None, None, num_samples, num_cotangents, reason)
+    return Anisotropy(sum(kappas) / len(kappas), gain, num_samples, num_cotangents)
 
 
 def kappa_from_energies(q_K: Tensor, size_end: float, size_start: float) -> float:
@@ -142,34 +136,18 @@ def _kappas(q_KS: Tensor, size_end: float, size_start: float) -> tuple[list[floa
     return kappas, float(means.mean()) * max(1.0, size_end / size_start)
 
 
-def _samples_coupled(start: StreamEnd, end: StreamEnd, generator: torch.Generator) -> bool:
-    """Push a cotangent on the first half of the samples; a gradient in the second half means that they are coupled."""
-    batch = end.shape[0]
-    if start.shape[0] != batch:
-        return True
-    if batch == 1:
-        return False
-    cotangent = _cotangent(end, generator, coupled=False)
-    cotangent[batch // 2 :] = 0
-    energies = _energies(start, end, cotangent, coupled=False)
-    own, other = float(energies[: batch // 2].sum()), float(energies[batch // 2 :].sum())
-    return other > _COUPLED_SHARE * own
-
-
-def _cotangent(end: StreamEnd, generator: torch.Generator, coupled: bool) -> Tensor:
-    """Draw a cotangent: uniform on the sphere of radius sqrt(N) (root mean square 1, so that half types hold it)."""
-    rows = 1 if coupled else end.shape[0]
-    v = torch.randn(rows, math.prod(end.shape) // rows, generator=generator, dtype=torch.float64)
+def _cotangent(end: StreamEnd, generator: torch.Generator, num_samples: int) -> Tensor:
+    """Draw cotangents, one a row: uniform on the sphere of radius sqrt(N) (root mean square 1, for half types)."""
+    v = torch.randn(num_samples, math.prod(end.shape) // num_samples, generator=generator, dtype=torch.float64)
     v *= math.sqrt(v.shape[1]) / torch.linalg.vector_norm(v, dim=1, keepdim=True)
     return v.reshape(end.shape).to(device=end.device, dtype=end.dtype)
 
 
-def _energies(start: StreamEnd, end: StreamEnd, cotangent: Tensor, coupled: bool) -> Tensor:
-    """Return |J^T v|^2 / |v|^2 per sample (one number where they are coupled), in float64 on the CPU."""
+def _energies(start: StreamEnd, end: StreamEnd, cotangent: Tensor, num_samples: int) -> Tensor:
+    """Return |J^T v|^2 / |v|^2 at the start of each sample, in float64 on the CPU."""
     (grad,) = torch.autograd.grad([end.edge], [start.edge], [cotangent], retain_graph=True, allow_unused=True)
-    rows = 1 if coupled else end.shape[0]
     if grad is None:
-        return torch.zeros(rows, dtype=torch.float64)
-    pulled = torch.linalg.vector_norm(grad.detach().reshape(rows, -1), dim=1, dtype=torch.float64)
-    energies: Tensor = pulled**2 / (cotangent.numel() // rows)  # |v|^2 is the number of its elements
+        return torch.zeros(num_samples, dtype=torch.float64)
+    pulled = torch.linalg.vector_norm(grad.detach().reshape(num_samples, -1), dim=1, dtype=torch.float64)
+    energies: Tensor = pulled**2 / (cotangent.numel() // num_samples)  # |v|^2 is the number of its elements
     return energies.cpu()

@@ -128,7 +128,7 @@ def _jacobian(
         found.confessions.append(("jacobian_anisotropy", "no stream from input to loss was found"))
         return
     result = anisotropy(*ends, generator)
-    found.add("jacobian_passes", float(result.num_backwards), "")
+    found.add("jacobian_passes", float(result.num_cotangents), "")
     found.add("jacobian_anisotropy", result.kappa, result.reason)
     if result.kappa is not None and result.gain is not None:
         found.add("jacobian_gain_log10", math.log10(result.gain), "")
