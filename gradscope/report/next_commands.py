@@ -10,9 +10,14 @@ from gradscope.rules.finding import Diagnosis
 
 def next_commands(recording: Recording, diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Return (command, what it is for), most useful first."""
-    target = target_words(recording.provenance)
     codes = list(dict.fromkeys(finding.code for finding in diagnosis.findings if finding.severity != "info"))
     commands = [(f"gradscope explain {code}", "what it means and what to do") for code in codes[:1]]
+    if recording.provenance.own_loop:
+        script = recording.provenance.target
+        commands.append((f"gradscope run --html report.html {script}", "one file to share"))
+        commands.append((f"gradscope run --check {script}", "the same as a gate for CI"))
+        return commands
+    target = target_words(recording.provenance)
     commands.append((f"gradscope inspect {target} --html report.html", "one file to share"))
     commands.append((f"gradscope check {target}", "the same as a gate for CI"))
     return commands
