@@ -1,0 +1,48 @@
+"""The setting of Xiong 2020: one head, uniform attention, Xavier, d_ff = d, ReLU, and few tokens.
+
+The theorem speaks of the gradient of one prediction; over many tokens, gradients of unlike tokens average out and
+those of collapsed ones do not, which would add a slope of its own.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import torch
+
+from gradscope.experiments.power_law import exponent
+from gradscope.experiments.stations import parameter_norms, record_stream
+from gradscope.target.subject import Subject
+from gradscope.variants import subject as make_subject
+
+WIDTH = 64
+
+
+def paper_subject(name: str, layers: int, seed: int) -> Subject:
+    """Make a network in the paper's setting."""
+    arguments = {
+        "layers": layers, "d_model": WIDTH, "heads": 1, "d_ff": WIDTH, "activation": "relu", "init": "xavier",
+        "vocab": 64, "position_std": 0.0, "batch": 4, "tokens": 8,
+    }  # fmt: skip
+    subject = make_subject(name, arguments, seed)
+    for path, parameter in subject.model.named_parameters():
+        if path.endswith((".q.weight", ".k.weight")):
+            torch.nn.init.zeros_(parameter)
+    return subject
+
+
+def last_gradient(name: str, layers: int, seeds: int) -> float:
+    """Mean gradient norm of the last feed-forward's second matrix."""
+    norms = []
+    for seed in range(seeds):
+        subject = paper_subject(name, layers, seed)
+        record_stream(subject, next(iter(subject.batches)))
+        norms += parameter_norms(subject.model, f"blocks.{layers - 1}.mlp.branch.fc2.weight")
+    return statistics.fmean(norms)
+
+
+def depth_exponent(gradients: dict[int, float]) -> float:
+    """Exponent of the last gradient against depth: 0 for Post-LN, -1/2 for Pre-LN (theorem 1)."""
+    depths: Sequence[int] = sorted(gradients)
+    return exponent([float(depth) for depth in depths], [gradients[depth] for depth in depths])
