@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gradscope.cli import check, doctor, explain, inspect, report, rules, run, variants
+from gradscope.cli import check, doctor, experiment, explain, inspect, report, rules, run, variants
 from gradscope.cli.emit import emit
 from gradscope.cli.script_command import ScriptCommand
 from gradscope.version import __version__
@@ -19,6 +19,7 @@ COMMANDS: tuple[tuple[str, ModuleType, Callable[..., int], str], ...] = (
     ("check", check, check.check, "Look at a model"),
     ("run", run, run.run, "Look at a model"),
     ("report", report, report.report, "Look at a model"),
+    ("experiment", experiment, experiment.experiment, "The laboratory"),
     ("explain", explain, explain.explain, "Look something up"),
     ("rules", rules, rules.rules, "Look something up"),
     ("variants", variants, variants.variants, "Look something up"),
