@@ -22,7 +22,7 @@ def with_signals(recording: Recording) -> Recording:
         for place, name in enumerate(places):
             share = place / len(places)
             for metric, value in (
-                ("token_cosine", share), ("sample_cosine", share / 2), ("saturated_fraction", 0.1),
+                ("token_cosine", 0.6 * share), ("sample_cosine", share / 2), ("saturated_fraction", 0.1),
                 ("dead_fraction", 0.02),
                 ("attention_entropy", 0.9), ("activation_peak", 4 + share), ("absorption_bf16", 0.1),
                 ("absorption_fp16", 0.01),

@@ -113,7 +113,7 @@ def ratio_chart(facts: Facts) -> Chart:
 
 
 def _lines_by_branch(facts: Facts, sites: Sequence[Site]) -> tuple[Series, ...]:
-    """Draw a line for each kind of branch where two take turns (attention and MLP), which one line would zigzag through."""
+    """Draw a line for each kind of branch where two take turns (attention and MLP): one line would zigzag."""
     kinds: dict[str, list[int]] = {}
     for place, site in enumerate(sites):
         kinds.setdefault(branch_name(facts, site), []).append(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from gradscope.metrics.depth import DepthProfile, Station
 from gradscope.metrics.expected import expected_decades
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.spread import spread
-from gradscope.report.html.chart import DOTS_UP_TO, Axis, Chart, Mark, Number, Role, Series
+from gradscope.report.html.chart import DOTS_UP_TO, Axis, Chart, Mark, Number, Role, Series, Zone
 from gradscope.report.html.panel import Column, Panel, Table, picture
 from gradscope.report.html.scale import finite
 from gradscope.report.html.sharing import shorten
@@ -66,7 +67,7 @@ def lead(facts: Facts) -> str:
             f"over {count(profile.num_blocks, 'block')}."
         )
     if profile.lost_below:
-        words.append(f"Below {shorten(profile.stations[profile.lost_below].name)} it is exactly zero.")
+        words.append(f"Below {shorten(profile.stations[profile.lost_below].name)} it is {lost_words(profile)}.")
     expected = facts.predicted_decades(profile.step)
     if expected is not None and profile.decades is not None:
         words.append(f"Theory expects it to be {change(expected)} for a stream that grows as this one does.")
@@ -74,6 +75,14 @@ def lead(facts: Facts) -> str:
     if later is not None and later.decades is not None:
         words.append(f"At step {later.step} it is {change(later.decades)}.")
     return " ".join(words)
+
+
+def lost_words(profile: DepthProfile) -> str:
+    """Say what the gradient is at the stations from which on there is none: zero, not finite, or not seen."""
+    below = profile.grad_norm[: profile.lost_below]
+    if any(norm is not None and not math.isfinite(norm) for norm in below):
+        return "not finite"
+    return "unknown" if None in below else "exactly zero"
 
 
 def profile_chart(facts: Facts, diagnosis: Diagnosis) -> Chart:
@@ -95,7 +104,8 @@ def profile_chart(facts: Facts, diagnosis: Diagnosis) -> Chart:
         Axis("depth: input → loss", names=tuple(station.name for station in stations)),
         Axis("gradient, relative to the loss end", log=True),
         tuple(layers),
-        marks(diagnosis, stations, lines, layers[0].y),
+        zones=_lost(profiles[0]),
+        marks=marks(diagnosis, stations, lines, layers[0].y),
     )
 
 
@@ -123,6 +133,11 @@ def marks(
         link = f"#finding-{diagnosis.findings.index(finding) + 1}"
         found.append(Mark(index, heights[index] or 0.0, label, href=link, below=_rises(heights, index)))
     return tuple(found)
+
+
+def _lost(profile: DepthProfile) -> tuple[Zone, ...]:
+    """Mark the stretch that no gradient reaches, where there is no line to see."""
+    return (Zone("x", 0, profile.lost_below, lost_words(profile), "bad"),) if profile.lost_below else ()
 
 
 def _rises(heights: Sequence[Number], index: int) -> bool:
