@@ -28,6 +28,10 @@ RATES: dict[str, dict[str, tuple[float, float]]] = {
 """The two learning rates of each optimizer and family, the likelier one first; SGD has momentum 0.9."""
 
 
+SECOND_CHANCE: dict[str, float] = {"mlp": 0.5, "transformer": 0.5, "convolutional": 0.1, "recurrent": 2.0}
+"""A third, larger rate for SGD, where Adam trains and SGD did not: small branches are no fault, but need large steps."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How the better of two trainings ended: trained, or how far it came."""
@@ -50,6 +54,11 @@ def outcome(network: Network, optimizer: str) -> Outcome:
             break
     assert best is not None
     return best
+
+
+def second_chance(network: Network) -> Outcome:
+    """Train once more with SGD and the larger rate."""
+    return _train(network, "sgd", SECOND_CHANCE[network.family])
 
 
 def _train(network: Network, optimizer: str, lr: float) -> Outcome:
