@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gradscope.cli import check, doctor, experiment, explain, inspect, report, rules, run, variants
+from gradscope.cli import check, compare, doctor, experiment, explain, inspect, report, rules, run, variants
 from gradscope.cli.emit import emit
 from gradscope.cli.script_command import ScriptCommand
 from gradscope.version import __version__
@@ -18,6 +18,7 @@ COMMANDS: tuple[tuple[str, ModuleType, Callable[..., int], str], ...] = (
     ("inspect", inspect, inspect.inspect, "Look at a model"),
     ("check", check, check.check, "Look at a model"),
     ("run", run, run.run, "Look at a model"),
+    ("compare", compare, compare.compare, "Look at a model"),
     ("report", report, report.report, "Look at a model"),
     ("experiment", experiment, experiment.experiment, "The laboratory"),
     ("explain", explain, explain.explain, "Look something up"),
@@ -32,6 +33,7 @@ Gradient flow of any PyTorch model: whether gradients vanish or explode, where, 
 
 Start with [cyan]gradscope inspect model.py[/] or, without a model at hand, [cyan]gradscope inspect builtin:post-ln[/].
 """
+
 
 def _unwrapped(text: str) -> str:
     """Put each paragraph on one line, so that it is wrapped to the reader's terminal and not to this file."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gradscope.errors import ConfigError
+from gradscope.gate.profiles import block_labels
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.record import Recording
@@ -112,24 +113,14 @@ def _changes(before: Facts, after: Facts) -> list[Change]:
     ]
 
 
-def _labels(profile: DepthProfile) -> list[str]:
-    seen: dict[str, int] = {}
-    labels = []
-    for index in profile.ends[1:]:
-        station = profile.stations[index]
-        name = station.block or station.name
-        seen[name] = seen.get(name, 0) + 1
-        labels.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return labels
-
-
 def _blocks(profile: DepthProfile) -> dict[str, float | None]:
-    return dict(zip(_labels(profile), profile.increments, strict=True))
+    labels = [label for label, _ in block_labels(profile)[1:]]
+    return dict(zip(labels, profile.increments, strict=True))
 
 
 def _places(profile: DepthProfile) -> dict[str, tuple[str, int]]:
-    stations = (profile.stations[index] for index in profile.ends[1:])
-    return {label: (s.block or s.module, s.call) for label, s in zip(_labels(profile), stations, strict=True)}
+    stations = [(label, profile.stations[index]) for label, index in block_labels(profile)[1:]]
+    return {label: (station.block or station.module, station.call) for label, station in stations}
 
 
 def _tolerance(step: int, after: Recording, others: Sequence[Recording], levels: Mapping[str, float]) -> float:

@@ -48,13 +48,9 @@ def _says_nothing_new(metrics: Mapping[str, float | int | None]) -> bool:
     return whole is not None and excess is not None and abs(whole - excess) < _ALIKE_DECADES
 
 
-def other_measures(metrics: Mapping[str, float | int | None]) -> list[Measure]:
-    """Return the measured numbers without words of their own, under their names."""
-    return [
-        Measure(visible(name.replace("_", " ")), _value(name, value), "")
-        for name, value in metrics.items()
-        if name not in _WORDS and value is not None
-    ]
+def measure_words(name: str) -> tuple[str, str]:
+    """Return the label of a headline number and what it means; its own name where this view has no words for it."""
+    return _WORDS.get(name, (visible(name.replace("_", " ")), ""))
 
 
 def _value(name: str, value: float | int | None) -> str:

@@ -19,7 +19,7 @@ VERDICT_WORDS: dict[Verdict, str] = {
     "will-not-train": "Will not train",
     "cannot-say": "Cannot say",
 }
-_STYLES: dict[Verdict, str] = {
+VERDICT_STYLES: dict[Verdict, str] = {
     "will-train": "bold green",
     "at-risk": "bold yellow",
     "will-not-train": "bold red",
@@ -27,21 +27,26 @@ _STYLES: dict[Verdict, str] = {
 }
 
 
-def draw_verdict(diagnosis: Diagnosis, console: Console, glyphs: Glyphs) -> None:
-    """Print the verdict with its sign and its reason, wrapped under itself."""
-    sign = {
+def verdict_sign(verdict: Verdict, glyphs: Glyphs) -> str:
+    """Return the sign in front of a verdict."""
+    signs: dict[Verdict, str] = {
         "will-train": glyphs.good,
         "at-risk": glyphs.warning,
         "will-not-train": glyphs.bad,
         "cannot-say": glyphs.unknown,
-    }[diagnosis.verdict]
-    style = _STYLES[diagnosis.verdict]
+    }
+    return signs[verdict]
+
+
+def draw_verdict(diagnosis: Diagnosis, console: Console, glyphs: Glyphs) -> None:
+    """Print the verdict with its sign and its reason, wrapped under itself."""
+    style = VERDICT_STYLES[diagnosis.verdict]
     sentence = Text(VERDICT_WORDS[diagnosis.verdict], style=style)
     sentence.append(".  ", style="not bold default").append(visible(diagnosis.reason), style="not bold default")
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=1, no_wrap=True)
     grid.add_column(overflow="fold", ratio=1)
-    grid.add_row(Text(sign, style=style), sentence)
+    grid.add_row(Text(verdict_sign(diagnosis.verdict, glyphs), style=style), sentence)
     console.print()
     console.print(grid)
 
