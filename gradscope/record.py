@@ -93,6 +93,7 @@ OBSERVATIONS: dict[str, str] = {
     "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
     "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
     "jacobian_passes": "backward passes, on a part of the batch, that the Jacobian anisotropy took: its cost",
+    "jacobian_error": "standard error of the Jacobian anisotropy beyond 1, relative to it",
     "jacobian_gain_log10": "log10 of the mean squared singular value of the same Jacobian",
     "amplification": "relative output change under 1 % weight noise, divided by 1 % (Admin, Liu 2020)",
     "shattering_cosine": "cosine of input gradients at x and at x + 5 % noise",

@@ -1,7 +1,8 @@
 """Run the calibration: python -m benchmarks.calibration train | retry | measure | judge | fit [--part 1/4].
 
-``train`` decides which networks train (most of the time), ``retry`` gives SGD a third rate, ``measure`` watches each for eleven steps and keeps the
-recordings, ``judge`` reads predictors off the recordings, ``fit`` derives thresholds and writes docs/calibration.md.
+``train`` decides which networks train (most of the time), ``retry`` gives SGD a third rate where only Adam trained,
+``measure`` watches each for eleven steps and keeps the recordings, ``judge`` reads predictors off the recordings,
+``fit`` derives thresholds and writes docs/calibration.md.
 Every command goes on where it stopped.
 """
 

@@ -159,9 +159,8 @@ def _peer_note() -> str:
 def _family_table(everything: Sequence[Case]) -> str:
     lines = ["| family, held-out half | Adam: verdict | SGD: verdict |", "|---|---|---|"]
     for family in DEPTHS:
-        cells = []
-        for optimizer in OPTIMIZERS:
-            cells.append(_text([c for c in _chosen(everything, optimizer, "judge") if c.family == family], _dead))
+        halves = (_chosen(everything, optimizer, "judge") for optimizer in OPTIMIZERS)
+        cells = [_text([case for case in half if case.family == family], _dead) for half in halves]
         lines.append(f"| {family} | {' | '.join(cells)} |")
     return "\n".join(lines).replace("nan of 0", "- of 0")
 

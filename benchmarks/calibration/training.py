@@ -29,7 +29,7 @@ RATES: dict[str, dict[str, tuple[float, float]]] = {
 
 
 SECOND_CHANCE: dict[str, float] = {"mlp": 0.5, "transformer": 0.5, "convolutional": 0.1, "recurrent": 2.0}
-"""A third, larger rate for SGD, where Adam trains and SGD did not: small branches are no fault, but need large steps."""
+"""A third, larger rate for SGD where only Adam trains: small branches are no fault, but they need large steps."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def test_all_of_them_leave_no_trace_and_repeat() -> None:
     first, second = measure(model, x), measure(model, x)
     assert {o.metric for o in first.observations} == {
         "jacobian_anisotropy", "jacobian_gain_log10", "jacobian_passes", "amplification", "shattering_cosine",
-        "gradient_cosine",
+        "gradient_cosine", "jacobian_error",
     }  # fmt: skip
     assert first == second
     assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values(), strict=True))

@@ -31,6 +31,8 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 NUM_COTANGENTS = 16
 """K: sampling error of kappa_J - 1 is 35 % on one sample, 12 % on eight (SCIENCE 0.3 uses 16 to 32)."""
+FEWEST_COTANGENTS = 8
+"""K for batches of one or two samples, which cannot be cut smaller: the error is 50 % then."""
 MAX_SAMPLES = 8
 """Samples in the sub-batch, where the batch holds four times as many; see ``sub_batch_size``."""
 _BATCH_SHARE = 4
@@ -78,18 +80,29 @@ class Anisotropy:
     num_cotangents: int
     reason: str = ""
 
+    @property
+    def relative_error(self) -> float:
+        """Standard error of kappa_J - 1, relative to it."""
+        return math.sqrt(2 / (self.num_cotangents * self.num_samples))
+
 
 def sub_batch_size(batch_size: int) -> int:
     """Return how many samples to measure.
 
     With K = 16, a third of a step for a pass to the start, and a quarter of the batch, the measurement costs about
-    16 / 3 / 4 = 1.3 plain steps; it costs more only for batches below four.
+    16 / 3 / 4 = 1.3 plain steps; for batches below four see ``num_cotangents``.
     """
     return max(1, min(MAX_SAMPLES, batch_size // _BATCH_SHARE))
 
 
+def num_cotangents(batch_size: int) -> int:
+    """Return K for a batch: fewer where the sub-batch is a large part of it, so that it costs below three steps."""
+    affordable = 1.5 * 3 * batch_size / sub_batch_size(batch_size)  # for 1.5 steps, a pass being a third of a step
+    return int(min(NUM_COTANGENTS, max(FEWEST_COTANGENTS, affordable)))
+
+
 def anisotropy(
-    start: StreamEnd, end: StreamEnd, generator: torch.Generator, num_cotangents: int = NUM_COTANGENTS
+    start: StreamEnd, end: StreamEnd, generator: torch.Generator, num_draws: int = NUM_COTANGENTS
 ) -> Anisotropy:
     """Measure kappa_J between two places of a live graph, samples on axis 0 of both.
 
@@ -104,7 +117,7 @@ def anisotropy(
     """
     # Where the stream folds its batch (windows, patches as samples) all of it is one sample.
     num_samples = end.shape[0] if end.shape and start.shape[:1] == end.shape[:1] else 1
-    cotangents = (_cotangent(end, generator, num_samples) for _ in range(num_cotangents))
+    cotangents = (_cotangent(end, generator, num_samples) for _ in range(num_draws))
     q_KS = torch.stack([_energies(start, end, v, num_samples) for v in cotangents])
     size_end, size_start = math.prod(end.shape) / num_samples, math.prod(start.shape) / num_samples
     kappas, gain = _kappas(q_KS, size_end, size_start)
@@ -114,8 +127,8 @@ def anisotropy(
     elif gain == 0 or not kappas:
         reason = "no gradient reaches the start of the stream"
     if reason:
-        return Anisotropy(None, None, num_samples, num_cotangents, reason)
-    return Anisotropy(sum(kappas) / len(kappas), gain, num_samples, num_cotangents)
+        return Anisotropy(None, None, num_samples, num_draws, reason)
+    return Anisotropy(sum(kappas) / len(kappas), gain, num_samples, num_draws)
 
 
 def kappa_from_energies(q_K: Tensor, size_end: float, size_start: float) -> float:

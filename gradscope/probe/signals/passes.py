@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gradscope.probe.restore import untouched
 from gradscope.probe.signals.amplification import amplification
 from gradscope.probe.signals.halves import gradient_cosine
-from gradscope.probe.signals.jacobian import StreamEnd, anisotropy, sub_batch_size
+from gradscope.probe.signals.jacobian import StreamEnd, anisotropy, num_cotangents, sub_batch_size
 from gradscope.probe.signals.observer import Observation
 from gradscope.probe.signals.shattering import shattering_cosine
 from gradscope.probe.signals.subbatch import batch_size, fresh, part
@@ -80,7 +80,7 @@ def measure_passes(
     generator = torch.Generator().manual_seed(_SEED)
     with untouched(model), torch.enable_grad():
         if find_ends is not None:
-            found.attempt("jacobian_anisotropy", lambda: _jacobian(found, forward, few, find_ends, generator))
+            found.attempt("jacobian_anisotropy", lambda: _jacobian(found, forward, few, size, find_ends, generator))
         if deep:
             _deep(found, model, forward, loss, batch, few, generator)
     return found
@@ -121,14 +121,20 @@ def _keep(found: Passes, metric: str, measure: Callable[[], float | None], why_n
 
 
 def _jacobian(
-    found: Passes, forward: Callable[[Any], Any], batch: Any, find_ends: FindEnds, generator: torch.Generator
+    found: Passes,
+    forward: Callable[[Any], Any],
+    batch: Any,
+    size: int | None,
+    find_ends: FindEnds,
+    generator: torch.Generator,
 ) -> None:
     ends = find_ends(lambda: forward(fresh(batch)))
     if ends is None:
         found.confessions.append(("jacobian_anisotropy", "no stream from input to loss was found"))
         return
-    result = anisotropy(*ends, generator)
+    result = anisotropy(*ends, generator, num_cotangents(size or 1))
     found.add("jacobian_passes", float(result.num_cotangents), "")
     found.add("jacobian_anisotropy", result.kappa, result.reason)
     if result.kappa is not None and result.gain is not None:
         found.add("jacobian_gain_log10", math.log10(result.gain), "")
+        found.add("jacobian_error", result.relative_error, "")
