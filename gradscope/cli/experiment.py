@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,9 @@ def experiment(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Save the results as JSON.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page with all that was run.")
+    ] = None,
     output_format: Annotated[str, typer.Option(metavar="NAME", help="full, json or markdown.")] = "full",
     output_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write that to a file instead of the terminal.")
@@ -57,7 +61,7 @@ def experiment(
     """Run the named experiments, or list them."""
     if output_format not in _FORMATS:
         raise ConfigError(f"--output-format {output_format} is not known.", rule=nearest(output_format, _FORMATS))
-    check_writable(output, output_file)
+    check_writable(output, html, output_file)
     wanted = [found.name for found in EXPERIMENTS] if every else [find(name).name for name in names or ()]
     if not wanted:
         emit(rendered(_draw_list, sys.stdout))
@@ -66,6 +70,9 @@ def experiment(
     if output is not None:
         emit(_json(results), output)
         note(f"saved {output}")
+    if html is not None:
+        _write_page(results, html)
+        note(f"wrote {html}")
     emit(_rendered(results, output_format, output_file), output_file)
     return EXIT_CLEAN
 
@@ -78,6 +85,26 @@ def _run(names: list[str], *, quick: bool) -> list[ExperimentResult]:
         with showing_progress(f"experiment {name}") as progress:
             results.append(run(name, quick, progress))
     return results
+
+
+def _write_page(results: list[ExperimentResult], file: Path) -> None:
+    from gradscope.report.html.experiment import experiment_page, write_experiment
+    from gradscope.report.html.pages import Page, write_page
+
+    if len(results) == 1:
+        write_experiment(results[0].to_object(), file)
+        return
+    pages = [(result.name, experiment_page(result.to_object())) for result in results]
+    panels = [
+        replace(panel, id=f"{name}-{panel.id}", title=f"{page.heading}: {panel.title}", short=name)
+        for name, page in pages
+        for panel in page.panels
+    ]
+    lead = " ".join(f"{name}: {page.lead}" for name, page in pages)
+    notes = [f"{name}: {note}" for name, page in pages for note in page.notes]
+    write_page(
+        Page("Experiments", "all that was run", lead, panels, notes=notes, provenance=pages[0][1].provenance), file
+    )
 
 
 def _rendered(results: list[ExperimentResult], output_format: str, file: Path | None) -> str:

@@ -56,9 +56,20 @@ def test_the_markdown_has_as_many_cells_in_every_row() -> None:
 
 def test_one_is_run_saved_and_printed(capsys: Capture, tmp_path: Path) -> None:
     saved = tmp_path / "result.json"
-    done = run(capsys, "experiment", "layernorm", "--quick", "-o", saved, "--output-format", "json")
+    page = tmp_path / "page.html"
+    done = run(capsys, "experiment", "layernorm", "--quick", "-o", saved, "--html", page, "--output-format", "json")
     assert done.code == 0
+    assert "LayerNorm, worked by hand" in page.read_text()
     printed = json.loads(done.out)
     assert printed == json.loads(saved.read_text())
     assert printed["quick"] is True
     assert {claim["verdict"] for claim in printed["claims"]} <= {"holds", "does not hold", "depends"}
+
+
+def test_several_make_one_page(capsys: Capture, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run(capsys, "experiment", "layernorm", "norm-axis", "--quick", "--html", page)
+    assert done.code == 0
+    text = page.read_text()
+    assert 'id="layernorm-claims"' in text
+    assert 'id="norm-axis-' in text
