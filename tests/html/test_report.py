@@ -131,10 +131,15 @@ def test_comparison_shows_every_model() -> None:
     assert "Will train: healthy and one-step. Will not train: vanishing." in text
     assert "GS101" in text
     assert text.count('class="line') >= 3
-    assert (
-        html_comparison(Comparison([Compared("empty", build({}), diagnose(build({})))])).count("None of the models")
-        == 1
-    )
+    empty = html_comparison(Comparison([Compared("empty", build({}), diagnose(build({})))]))
+    assert empty.count("None of the models") == 1
+
+
+def test_comparison_over_seeds_shows_their_spread() -> None:
+    seeds = [stack(12, decades_per_block=0.01 * seed) for seed in range(3)]
+    text = html_comparison(Comparison([Compared("seeded", seeds[0], diagnose(seeds[0]), seeds)]))
+    assert "seeded, median of 3 seeds" in text
+    assert 'class="band' in text
 
 
 def test_experiment_shows_claims_and_tables() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
+from gradscope.metrics.spread import spread
 from gradscope.record import Recording
 from gradscope.report.html.chart import Axis, Chart, Role, Series
 from gradscope.report.html.pages import Page, html_page, write_page
@@ -27,11 +28,19 @@ RANK = ("will-train", "cannot-say", "at-risk", "will-not-train")
 
 @dataclass(frozen=True)
 class Compared:
-    """One of the models: what to call it, what was measured, and how it was judged."""
+    """One of the models.
+
+    Attributes:
+        name: What to call it.
+        recording: What was measured.
+        diagnosis: How it was judged.
+        seeds: The same model measured with several seeds, where it was; its line is then their median with a band.
+    """
 
     name: str
     recording: Recording
     diagnosis: Diagnosis
+    seeds: Sequence[Recording] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ def html_comparison(comparison: Comparison) -> str:
 
 def comparison_page(comparison: Comparison) -> Page:
     """Build the page of a comparison."""
-    models = [Compared(shared(m.name), shareable(m.recording), m.diagnosis) for m in comparison.models]
+    models = [replace(m, name=shared(m.name), recording=shareable(m.recording)) for m in comparison.models]
     facts = [Facts(model.recording) for model in models]
     panels = [
         Panel("numbers", "Side by side", "Numbers", parts=(_numbers(models, facts), *comparison.differences)),
@@ -104,7 +113,7 @@ def _profiles(models: Sequence[Compared], facts: Sequence[Facts]) -> Panel:
     for place, (model, fact) in enumerate(zip(models, facts, strict=True)):
         if fact.profile and finite(fact.profile.gradient_decades):
             dash = place >= len(ROLES)
-            layers.append(_line(shorten(model.name, 40), fact.profile, ROLES[place % len(ROLES)], dash=dash))
+            layers.append(_line(model, fact.profile, ROLES[place % len(ROLES)], dash=dash))
     if not layers:
         return Panel("profile", "Gradient along the depth", "Depth", missing="None of the models has a depth profile.")
     chart = Chart(
@@ -118,10 +127,23 @@ def _profiles(models: Sequence[Compared], facts: Sequence[Facts]) -> Panel:
     return Panel("profile", "Gradient along the depth", "Depth", chart.summary, (picture(chart),))
 
 
-def _line(name: str, profile: DepthProfile, role: Role, *, dash: bool) -> Series:
-    last = max(len(profile.stations) - 1, 1)
+def _line(model: Compared, profile: DepthProfile, role: Role, *, dash: bool) -> Series:
+    name, last = shorten(model.name, 40), max(len(profile.stations) - 1, 1)
     places = [round(place / last, 4) for place in range(len(profile.stations))]
-    return Series(name, places, profile.gradient_decades, role, dash=dash)
+    seeds = [found.gradient_decades for seed in model.seeds if (found := Facts(seed).profile)]
+    seeds = [values for values in seeds if len(values) == len(places)]
+    if len(seeds) < 2:  # noqa: PLR2004 - a spread needs two
+        return Series(name, places, profile.gradient_decades, role, dash=dash)
+    spreads = [spread(values) for values in zip(*seeds, strict=True)]
+    return Series(
+        f"{name}, median of {len(seeds)} seeds",
+        places,
+        [item.median if item else None for item in spreads],
+        role,
+        low=[item.low if item else None for item in spreads],
+        high=[item.high if item else None for item in spreads],
+        dash=dash,
+    )
 
 
 def _findings(models: Sequence[Compared]) -> Panel:
