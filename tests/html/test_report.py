@@ -137,7 +137,8 @@ def test_comparison_shows_every_model() -> None:
 
 def test_comparison_over_seeds_shows_their_spread() -> None:
     seeds = [stack(12, decades_per_block=0.01 * seed) for seed in range(3)]
-    text = html_comparison(Comparison([Compared("seeded", seeds[0], diagnose(seeds[0]), seeds)]))
+    models = [Compared("seeded", seeds[0], diagnose(seeds[0]), seeds), Compared("single", *diagnosed("one-step"))]
+    text = html_comparison(Comparison(models))
     assert "seeded, median of 3 seeds" in text
     assert 'class="band' in text
 
