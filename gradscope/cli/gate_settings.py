@@ -42,7 +42,7 @@ class GateSettings:
         thresholds: Overridden thresholds of the rules.
         comparison: Levels of the comparison with a saved run.
         against: Saved runs to compare with.
-        seeds: How many seeds to measure.
+        seeds: How many seeds to measure; None for one, and more where the result lies close to a limit.
     """
 
     selection: Selection
@@ -52,7 +52,7 @@ class GateSettings:
     thresholds: Mapping[str, float]
     comparison: Mapping[str, float]
     against: tuple[tuple[str, Recording], ...]
-    seeds: int
+    seeds: int | None
 
 
 def gate_settings(options: GateOptions, measuring: MeasuringOptions, config: Config) -> GateSettings:
@@ -78,7 +78,7 @@ def gate_settings(options: GateOptions, measuring: MeasuringOptions, config: Con
         thresholds=judged,
         comparison=comparison,
         against=tuple((str(path), Recording.load(path)) for path in against),
-        seeds=options.seeds or int(given.get("seeds", 1)),
+        seeds=options.seeds or given.get("seeds"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,13 +12,18 @@ from gradscope.cli.gate_settings import GateSettings
 from gradscope.cli.measuring import measured
 from gradscope.cli.reading import is_recording, read_recording
 from gradscope.cli.request import Request
+from gradscope.cli.results import note
 from gradscope.errors import ConfigError, GradscopeError
+from gradscope.gate.margins import margin
 from gradscope.gate.outcome import Outcome, judge
 from gradscope.gate.regression import regressions
 from gradscope.gate.seeds import agreed
 from gradscope.record import Recording
 from gradscope.rules.finding import Diagnosis
 from gradscope.rules.verdict import diagnose
+
+TIE_BREAKERS = 2
+"""More seeds that are measured close to a limit: with the first they make the smallest odd number above one."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ def judge_all(requests: Sequence[Request], settings: GateSettings) -> Judged:
 
 
 def _judge(request: Request, settings: GateSettings, *, alone: bool) -> Outcome:
-    recordings = _recordings(request, settings.seeds)
+    recordings = _recordings(request, settings.seeds or 1)
+    recordings += _tie_breakers(request, recordings[0], settings)
     diagnosis = agreed([diagnose(recording, settings.thresholds) for recording in recordings])
     diagnosis = _compared(recordings, diagnosis, settings, alone=alone)
     return judge(
@@ -71,19 +77,34 @@ def _judge(request: Request, settings: GateSettings, *, alone: bool) -> Outcome:
 def _recordings(request: Request, num_seeds: int) -> list[Recording]:
     if is_recording(request.target):
         return [read_recording(Path(request.target))]
+    if num_seeds > 1 and request.seed is None:
+        raise ConfigError("--seeds needs a seed to count from.", rule="Leave out --seed none.")
+    return _measured(request, range(num_seeds))
+
+
+def _measured(request: Request, offsets: Iterable[int]) -> list[Recording]:
     seed = request.seed
-    if num_seeds == 1 or seed is None:
-        if num_seeds > 1:
-            raise ConfigError("--seeds needs a seed to count from.", rule="Leave out --seed none.")
-        requests = [request]
-    else:
-        requests = [_seeded(request, seed + number) for number in range(num_seeds)]
+    requests = [request] if seed is None else [_seeded(request, seed + offset) for offset in offsets]
     with deterministic():
         return [measured(one) for one in requests]
 
 
 def _seeded(request: Request, seed: int) -> Request:
     return replace(request, settings={**request.settings, "seed": seed})
+
+
+def _tie_breakers(request: Request, first: Recording, settings: GateSettings) -> list[Recording]:
+    """Measure more seeds where the first lies close to a limit, so that the result does not hang on one draw."""
+    close = margin(first, diagnose(first, settings.thresholds), settings.thresholds).codes
+    close = tuple(code for code in close if settings.selection.keeps_code(code))
+    if not close or first.provenance.partial:
+        return []
+    told = f"{request.name}: close to a limit ({', '.join(close)})"
+    if is_recording(request.target) or settings.seeds is not None or request.seed is None:
+        note(told)
+        return []
+    note(f"{told}, so {TIE_BREAKERS} more seeds are measured and most of them decide")
+    return _measured(request, range(1, 1 + TIE_BREAKERS))
 
 
 def _compared(

@@ -20,7 +20,7 @@ def shown_settings(requests: Sequence[Request], settings: GateSettings, config: 
         "fail-on": settings.fail_on,
         "baseline": str(settings.baseline_file) if settings.baseline_file else None,
         "against": [name for name, _ in settings.against] or None,
-        "seeds": settings.seeds,
+        "seeds": settings.seeds or "auto",
     }
     lines += [f"{key} = {_toml(value)}" for key, value in rows.items() if value is not None]
     lines += _table("per-module-ignores", {k: list(v) for k, v in settings.selection.per_module_ignores.items()})

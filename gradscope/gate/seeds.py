@@ -15,8 +15,7 @@ _VERDICTS: tuple[Verdict, ...] = ("will-train", "cannot-say", "at-risk", "will-n
 def agreed(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
     """Return the first diagnosis with the findings, severities and verdict that more than half of the seeds share.
 
-    A code that most seeds show, but not the first, is taken from the first seed that shows it. A severity is the
-    highest that more than half reach.
+    A severity is the highest that more than half reach; the findings are those of the first seed that reaches it.
     """
     if len(diagnoses) == 1:
         return diagnoses[0]
@@ -26,7 +25,7 @@ def agreed(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
         replace(finding, severity=min(finding.severity, level, key=_SEVERITIES.index))
         for code, level in reached.items()
         if level is not None
-        for finding in _first_with(code, diagnoses)
+        for finding in _first_with(code, level, diagnoses)
     ]
     findings.sort(key=lambda finding: -_SEVERITIES.index(finding.severity))
     verdict = _verdict([diagnosis.verdict for diagnosis in diagnoses], needed)
@@ -34,10 +33,11 @@ def agreed(diagnoses: Sequence[Diagnosis]) -> Diagnosis:
     return replace(diagnoses[0], verdict=verdict, reason=reason, findings=tuple(findings))
 
 
-def _first_with(code: str, diagnoses: Sequence[Diagnosis]) -> list[Finding]:
-    """Return the findings of a code from the first seed that shows it."""
+def _first_with(code: str, level: Severity, diagnoses: Sequence[Diagnosis]) -> list[Finding]:
+    """Return the findings of a code from the first seed in which it reaches the level."""
     found = ([finding for finding in d.findings if finding.code == code] for d in diagnoses)
-    return next(findings for findings in found if findings)
+    least = _SEVERITIES.index(level)
+    return next(f for f in found if any(_SEVERITIES.index(finding.severity) >= least for finding in f))
 
 
 def _codes(diagnoses: Sequence[Diagnosis]) -> list[str]:

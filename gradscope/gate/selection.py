@@ -30,12 +30,16 @@ class Selection:
 
     def keeps(self, finding: Finding) -> bool:
         """Say whether the finding counts."""
-        if _specificity(finding.code, self.select) <= _specificity(finding.code, self.ignore):
+        if not self.keeps_code(finding.code):
             return False
         return not any(
             fnmatchcase(finding.module, glob) and _specificity(finding.code, codes) >= 0
             for glob, codes in self.per_module_ignores.items()
         )
+
+    def keeps_code(self, code: str) -> bool:
+        """Say whether findings of a code count anywhere."""
+        return _specificity(code, self.select) > _specificity(code, self.ignore)
 
 
 def split_codes(values: Iterable[str]) -> tuple[str, ...]:

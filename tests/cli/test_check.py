@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gradscope.cli.request import Request
 from gradscope.record import Recording
 from tests.cli.running import run
 from tests.support.recordings import stack
@@ -225,3 +227,39 @@ def test_rules_and_explain(capsys: Capture) -> None:
         for section in rule["sections"]:
             assert section["heading"] in explained.out
         assert json.loads(run(capsys, "explain", rule["name"], "--json").out) == rule
+
+
+@pytest.mark.parametrize(
+    ("totals", "options", "code", "measured"),
+    [
+        ((-3.3, -3.6, -3.7), [], 1, 3),
+        ((-3.7, -3.3, -3.2), [], 0, 3),
+        ((-3.7, -3.3, -3.8), [], 1, 3),
+        ((-1.0,), [], 0, 1),
+        ((-9.0,), [], 1, 1),
+        ((-3.7,), ["--seeds", "1"], 1, 1),
+        ((-3.7,), ["--seed", "none"], 1, 1),
+        ((-3.3,), ["--ignore", "GS101"], 0, 1),
+    ],
+)
+def test_close_to_a_limit_more_seeds_decide(
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    totals: tuple[float, ...],
+    options: list[str],
+    code: int,
+    measured: int,
+) -> None:
+    seeds: list[int | None] = []
+
+    def measure(request: Request) -> Recording:
+        seeds.append(request.seed)
+        return stack(12, decades_per_block=totals[len(seeds) - 1] / 12)
+
+    monkeypatch.setattr("gradscope.cli.gating.measured", measure)
+    monkeypatch.setattr("gradscope.cli.gating.deterministic", nullcontext)
+    done = run(capsys, "check", "model.py", "--select", "GS101", *options)
+    assert (done.code, len(seeds)) == (code, measured)
+    assert ("2 more seeds are measured" in done.err) == (measured > 1)
+    if measured > 1:
+        assert seeds == [0, 1, 2]

@@ -36,6 +36,11 @@ def test_a_severity_is_what_most_reach() -> None:
     assert [found.severity for found in diagnosis.findings] == ["error"]
 
 
+def test_a_first_seed_below_the_majority_does_not_hold_the_severity_down() -> None:
+    diagnosis = agreed([seed("at-risk", WARNING), seed("will-not-train", ERROR), seed("will-not-train", ERROR)])
+    assert [found.severity for found in diagnosis.findings] == ["error"]
+
+
 def test_half_is_no_majority() -> None:
     assert agreed([seed("at-risk", ERROR), seed("will-train")]).findings == ()
 
