@@ -123,8 +123,11 @@ _WEIGHTED = frozenset(
 )
 """Calls through which a tensor that needs no gradient enters the part of the model that learns."""
 
-_NORMS = frozenset({"layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm"})
-"""Of these only the first tensor is data; the others are weights and running statistics."""
+_ONE_STREAM = frozenset(
+    """layer_norm batch_norm group_norm instance_norm rms_norm linear conv1d conv2d conv3d conv_transpose1d
+    conv_transpose2d conv_transpose3d""".split()
+)
+"""Of these only the first tensor is data; the others are weights and statistics, even where they need no gradient."""
 
 _TRACED_NAMES = {
     "linear": "Linear", "layer_norm": "NativeLayerNorm", "batch_norm": "NativeBatchNorm", "group_norm": "NativeGroupNorm",
@@ -253,7 +256,7 @@ class AdditionRecorder(TorchFunctionMode):
             self.onlooker(addition, terms)
         if wanted and name.endswith("_"):  # in place: the first term is about to be overwritten
             addition.terms = self._norms(name, terms, args, kwargs)
-        raw = [(i, term, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad]
+        raw = [(i, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad and _is_number(term)]
         result = func(*args, **kwargs)
         if not isinstance(result, torch.Tensor):
             return result
@@ -267,9 +270,8 @@ class AdditionRecorder(TorchFunctionMode):
         if sequence is not None:
             self.additions[sequence] = addition
             self._splice(terms)
-            for position, term, trace in raw:
-                if term.is_floating_point() or term.is_complex():
-                    self.hidden.setdefault(sequence, []).append((position, trace))
+            for position, trace in raw:
+                self.hidden.setdefault(sequence, []).append((position, trace.without_gradient()))
         return result
 
     def _begin(self, name: str) -> Addition:
@@ -326,9 +328,11 @@ class AdditionRecorder(TorchFunctionMode):
         tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
         self._splice(tensors)
         if name in _WEIGHTED or (name in _PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
-            for position, tensor in enumerate(tensors[:1] if name in _NORMS else tensors):
-                if not tensor.requires_grad and tensor.is_floating_point() and tensor.dim() > 0:
-                    self.hidden.setdefault(node._sequence_nr(), []).append((position, self._trace(tensor)))
+            for position, tensor in enumerate(tensors[:1] if name in _ONE_STREAM else tensors):
+                known = tensor.requires_grad or isinstance(tensor, torch.nn.Parameter)
+                if not known and tensor.is_floating_point() and tensor.dim() > 0:
+                    trace = self._trace(tensor).without_gradient()
+                    self.hidden.setdefault(node._sequence_nr(), []).append((position, trace))
 
     def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
         for factor in args[:2]:
@@ -346,7 +350,8 @@ class AdditionRecorder(TorchFunctionMode):
         self._splice(tensors)
         for tensor in tensors:
             if tensor.requires_grad:
-                inputs.append(tuple(edge_of(tensor)))
+                if not torch.is_grad_enabled():  # otherwise it was detached
+                    inputs.append(tuple(edge_of(tensor)))
             elif tensor.is_floating_point() or tensor.is_complex():
                 inputs.append(self._trace(tensor))
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
@@ -402,6 +407,10 @@ def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
                 yield value
         elif isinstance(value, tuple | list):
             yield from _tensors(tuple(value))
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _terms(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

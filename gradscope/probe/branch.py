@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gradscope.probe.chain import resamples
 from gradscope.probe.graph import Graph, Tensor
 from gradscope.probe.operations import Effect
 from gradscope.probe.parts import Part, overlap, part_of
@@ -36,10 +37,12 @@ class Region:
         join: The stream tensor.
         nodes: The operations that depend on the join, in execution order.
         reach: Which kinds of path lead from the join to the end.
-        bends: Something on the way is not linear in the stream.
+        bends: Weights work on something that is not linear in the stream.
         residuals: Residual additions on the way.
         normed: There is a normalisation layer on the way.
         refined: All paths come to the end from a coarser resolution.
+        fresh: And nothing with weights ran since they were brought back to the stream's.
+        finer: All paths come to the end from a finer resolution.
         modulates: The join goes into another stream's branch on the way, not into that stream.
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
@@ -53,6 +56,8 @@ class Region:
     normed: bool = False
     residuals: list[int] = field(default_factory=list)
     refined: bool = False
+    fresh: bool = False
+    finer: bool = False
     modulates: bool = False
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
@@ -156,8 +161,14 @@ class _Paths:
         self.found = found
         self.reach: dict[int, int] = {}
         self.bent: set[int] = set()
+        self.curved: set[int] = set()
+        """Nodes behind something that is not linear."""
         self.refined: set[int] = set()
         """Nodes to which all paths come from a coarser resolution."""
+        self.fresh: set[int] = set()
+        """Of those the ones where nothing with weights has run since."""
+        self.finer: set[int] = set()
+        """Nodes to which all paths come from a finer resolution."""
         self.entries: set[Tensor] = set()
         shape = self.graph.shape(region.join)
         self.size = math.prod(shape) if shape is not None else 0
@@ -171,18 +182,31 @@ class _Paths:
         if not dependent:
             return
         masks = [self._mask(tensor) for tensor in dependent]
-        bends = any(tensor[0] in self.bent for tensor in dependent)
+        curved = any(tensor[0] in self.curved for tensor in dependent)
+        bent = any(tensor[0] in self.bent for tensor in dependent)
+        effect = self.graph.effects[node]
         if self._is_residual(node):
-            mask, bends = self._past_sum(node, masks)
+            mask, curves = self._past_sum(node, masks), True
         else:
-            mask, bends = _past_operation(self.graph, node, masks, bends)
+            mask, curves = _past_operation(self.graph, node, masks)
         self.reach[node] = mask
         self.region.nodes.append(node)
-        self.region.normed |= self.graph.effects[node] is Effect.NORM
-        if bends:
+        self.region.normed |= effect is Effect.NORM
+        if curved or curves:
+            self.curved.add(node)
+        if bent or (curved and effect is Effect.PROJECT) or effect in _DEEP or node in self.region.residuals:
             self.bent.add(node)
-        if all(tensor[0] in self.refined for tensor in dependent) or self._refines(node):
+        self._resolution(node, [tensor[0] for tensor in dependent])
+
+    def _resolution(self, node: int, sources: list[int]) -> None:
+        grows = self._grows(node)
+        if grows < 0 or all(source in self.refined for source in sources):
             self.refined.add(node)
+        working = self.graph.effects[node] is Effect.PROJECT
+        if not working and (grows < 0 or all(source in self.fresh for source in sources)):
+            self.fresh.add(node)
+        if grows > 0 or all(source in self.finer for source in sources):
+            self.finer.add(node)
 
     def finish(self, branch: Term) -> None:
         """Sum up the paths that end at the branch's end."""
@@ -192,10 +216,12 @@ class _Paths:
             mask = WORKED
         elif len(masks) > 1:
             mask = _product(mask)
-            self.region.bends = True
         self.region.reach = mask
-        self.region.bends |= any(tensor[0] in self.bent for tensor in branch.tensors)
-        self.region.refined = all(tensor[0] in self.refined for tensor in branch.tensors)
+        self.region.bends = any(tensor[0] in self.bent for tensor in branch.tensors)
+        ends = [tensor[0] for tensor in branch.tensors]
+        self.region.refined = all(node in self.refined for node in ends)
+        self.region.fresh = all(node in self.fresh for node in ends)
+        self.region.finer = all(node in self.finer for node in ends)
 
     def _mask(self, tensor: Tensor) -> int:
         return PURE if tensor == self.region.join else self.reach.get(tensor[0], 0)
@@ -204,50 +230,52 @@ class _Paths:
         residuals = self.found.get(node)
         return bool(residuals) and residuals is not None and residuals[0].kind != "concat"
 
-    def _past_sum(self, node: int, masks: list[int]) -> tuple[int, bool]:
+    def _past_sum(self, node: int, masks: list[int]) -> int:
         """A residual block hands its stream on and adds work to it, whatever its gates do in between."""
         self.region.residuals.append(node)
         residual = self.found[node][0]
         stream = self._mask(residual.join)
         if not stream:
             self.region.modulates = True
-            return _union(masks) | WORKED, True
-        return (WORKED if residual.link.projection else stream | WORKED), True
+            return _union(masks) | WORKED
+        return WORKED if residual.link.projection else stream | WORKED
 
-    def _refines(self, node: int) -> bool:
-        """Tell whether a node makes a tensor larger that was smaller than the stream."""
-        effect = self.graph.effects[node]
-        if effect is not Effect.RESAMPLE and effect not in _GROWING and not _upsampling(self.graph, node):
-            return False
-        source = self.graph.inputs[node][0][:2]
-        before, after = self.graph.shape(source), self.graph.shape((node, 0))
-        if before is None or after is None:
-            return False
-        return math.prod(before) < min(self.size, math.prod(after))
+    def _grows(self, node: int) -> int:
+        """Return -1 where a node makes a tensor larger that was smaller than the stream, 1 where it was as large."""
+        resampling = resamples(self.graph, node)
+        if not resampling and self.graph.effects[node] not in _GROWING:
+            return 0
+        before, after = self.graph.shape(self.graph.inputs[node][0][:2]), self.graph.shape((node, 0))
+        if before is None or after is None or math.prod(after) <= math.prod(before):
+            return 0
+        if math.prod(before) < self.size:
+            return -1
+        return int(resampling)
 
 
-def _past_operation(graph: Graph, node: int, masks: list[int], bends: bool) -> tuple[int, bool]:
+def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, bool]:
+    """Return which paths lead out of an operation, and whether it is not linear in the stream."""
     effect = graph.effects[node]
     union = _union(masks)
     product = len(masks) > 1
     if effect is Effect.PROJECT:
         mixed = product or len(graph.data(node)) > 1
-        return (_product(union) if mixed else WORKED), bends or product
+        return (_product(union) if mixed else WORKED), product
     if effect in _WORKING:
-        return WORKED, bends or effect is not Effect.FOURIER
+        return WORKED, effect is not Effect.FOURIER
     if effect is Effect.NORM:
-        return _without(union, PURE | REWEIGHED, NORMED), bends
+        return _without(union, PURE | REWEIGHED, NORMED), False
     if effect is Effect.POOL:
-        return _without(union, PURE | REWEIGHED | NORMED, POOLED), bends
+        return _without(union, PURE | REWEIGHED | NORMED, POOLED), False
     if effect is Effect.REDUCE:
-        return _product(union), bends or graph.names[node] not in {"Sum", "Mean", "Cumsum"}
+        return _product(union), graph.names[node] not in {"Sum", "Mean", "Cumsum"}
     if effect is Effect.SCALE:
-        return (_product(union) if product else union), bends or product
+        return (_product(union) if product else union), product
     if effect is Effect.JOIN or graph.names[node] in {"Sub", "Rsub"}:
         # A part of the stream handed on beside worked ones, or a difference from it (f(x) - x), is part of the work.
-        return (union & ~PURE if union & WORKED else union), bends
+        return (union & ~PURE if union & WORKED else union), False
     if effect in _LINEAR:
-        return union, bends or (product and graph.names[node] in {"Addcmul", "Addcdiv"})
+        return union, product and graph.names[node] in {"Addcmul", "Addcdiv"}
     return (_product(union) if product else union), True
 
 
@@ -259,6 +287,7 @@ def _union(masks: list[int]) -> int:
 
 
 _WORKING = frozenset({Effect.ATTEND, Effect.RECUR, Effect.FOURIER, Effect.OPAQUE})
+_DEEP = frozenset({Effect.ATTEND, Effect.RECUR, Effect.OPAQUE})
 _LINEAR = frozenset({Effect.HAND_ON, Effect.PART, Effect.ADD, Effect.RESAMPLE})
 _GROWING = frozenset({Effect.HAND_ON, Effect.PART})
 
@@ -269,10 +298,6 @@ def _product(mask: int) -> int:
 
 def _without(mask: int, gone: int, instead: int) -> int:
     return (mask & ~gone) | instead if mask & gone else mask
-
-
-def _upsampling(graph: Graph, node: int) -> bool:
-    return graph.names[node] == "Convolution" and bool(graph.saved(node, "transposed"))
 
 
 def gate_root(graph: Graph, gate: Tensor) -> tuple[Tensor, bool]:

@@ -32,6 +32,7 @@ class Link:
         scale: The product of the constant factors; None where one is learnt or unknown.
         gates: The data-dependent factors.
         projection: It passed a layer: weights, a norm, pooling, resampling.
+        resampled: It passed an upsampling.
         parts: The parts it was cut down to.
         sums: The residual additions it passed.
         sign: -1 where it was negated.
@@ -43,10 +44,16 @@ class Link:
     scale: float | None = 1.0
     gates: tuple[Tensor, ...] = ()
     projection: bool = False
+    resampled: bool = False
     parts: tuple[Part | None, ...] = ()
     sums: tuple[int, ...] = ()
     sign: int = 1
     length: int = 0
+
+    @property
+    def previous_number(self) -> int:
+        """The output number of the tensor one operation nearer to the sum; -1 at the sum itself."""
+        return -1 if self.previous is None else self.previous.tensor[1]
 
     @property
     def nodes(self) -> list[int]:
@@ -92,18 +99,25 @@ def follow(graph: Graph, link: Link, found: dict[int, list[Residual]], factor_of
         for source, number, _ in data:
             yield _further(link, (source, number))
     elif effect is Effect.ADD:
-        # Constants may be added on the way: a parameter, or a tensor that was there before the forward.
-        moving = [item for item in data if graph.effects[item[0]] is not Effect.LEAF] or data
+        # Constants may be added on the way: a parameter, or a tensor that needs no gradient.
+        moving = [item for item in data if not graph.is_raw(item[0])] or data
         if len(moving) == 1:
             yield _further(link, moving[0][:2])
     elif (effect in _LAYERS or graph.names[node] in _POOLING) and len(data) == 1 and not link.sums:
-        yield _further(link, data[0][:2], projection=True)
+        yield _further(link, data[0][:2], projection=True, resampled=link.resampled or resamples(graph, node))
 
 
 _POOLING = frozenset({"Amax", "Amin", "Max", "Mean"})
 """Reductions that pool a window where windows were made an axis of their own."""
 _TRANSPARENT = frozenset({Effect.HAND_ON, Effect.JOIN})
 _LAYERS = frozenset({Effect.PROJECT, Effect.NORM, Effect.POOL, Effect.RESAMPLE})
+
+
+def resamples(graph: Graph, node: int) -> bool:
+    """Tell whether a node goes to another resolution: interpolation or a transposed convolution."""
+    if graph.effects[node] is Effect.RESAMPLE:
+        return True
+    return graph.names[node] == "Convolution" and bool(graph.saved(node, "transposed"))
 
 
 def _further(link: Link, tensor: Tensor, **changes: Any) -> Link:

@@ -35,18 +35,31 @@ class Trace:
         sequence: Where it ran: just before the autograd node that had this sequence number next.
         shape: The shape of what came out.
         call: The module call it ran in.
+        raw: No gradient reaches it: neither it nor anything it was computed from needs one.
+        stripped: Its raw stand-in, once that was made.
     """
 
-    __slots__ = ("call", "inputs", "name", "sequence", "shape")
+    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped")
 
     def __init__(
         self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
     ) -> None:
         self.call = call
+        self.raw = all(isinstance(item, Trace) and item.raw for item in inputs)
+        self.stripped: Trace | None = None
         self.name = name
         self.inputs = inputs
         self.sequence = sequence
         self.shape = shape
+
+    def without_gradient(self) -> Trace:
+        """Return this tensor as one that no gradient reaches."""
+        if self.raw:
+            return self
+        if self.stripped is None:
+            self.stripped = Trace("", (), OUTSIDE, self.shape, self.call)
+        return self.stripped
+
 
 
 class Graph:
@@ -88,6 +101,11 @@ class Graph:
     def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         """Return a tensor's shape, None where autograd does not say (nested tensors)."""
         return shape_of(self.nodes[tensor[0]], tensor[1])
+
+    def is_raw(self, node: int) -> bool:
+        """Tell whether a node stands for a tensor that no gradient reaches."""
+        trace = self.nodes[node]
+        return isinstance(trace, Trace) and trace.raw
 
     def data(self, node: int) -> list[Tensor]:
         """Return what a node takes in apart from parameters and what is computed from them alone."""

@@ -16,9 +16,12 @@ from dataclasses import dataclass
 
 from gradscope.probe.additions import AdditionRecorder
 from gradscope.probe.branch import PURE, WORKED, Region, examine
+from gradscope.probe.calls import Call
 from gradscope.probe.chain import FactorOf, Link, follow, starts
 from gradscope.probe.graph import Graph, Tensor, Trace
+from gradscope.probe.normalised import is_normalising
 from gradscope.probe.operations import Effect
+from gradscope.probe.places import Places, ancestry
 from gradscope.probe.terms import SUMS, Product, Term, terms_of
 
 
@@ -52,6 +55,14 @@ class Residual:
         return self.region.entries
 
 
+_BUDGET_PER_NODE = 10
+"""Operations looked at on branches, per operation of the graph. Networks need 1 to 3, since branches hardly overlap;
+a loop that compares each step with the first would need as many as it has steps."""
+_LEAST_BUDGET = 20_000
+_CHEAP = 300
+"""Once that is spent, no branch longer than this is followed."""
+
+
 class Finder:
     """Decide for each addition of a graph, in execution order, whether it is residual.
 
@@ -60,13 +71,66 @@ class Finder:
         constants: The factor a product node applies, where the forward saw one (see `AdditionRecorder.factors`).
     """
 
-    def __init__(self, graph: Graph, factor_of: FactorOf) -> None:
+    def __init__(self, graph: Graph, factor_of: FactorOf, owner: Callable[[int], Call | None]) -> None:
         self.graph = graph
+        self._owner = owner
         self.found: dict[int, list[Residual]] = {}
+        self.spent = 0
+        self.budget = max(_BUDGET_PER_NODE * len(graph.nodes), _LEAST_BUDGET)
         self.factor_of = factor_of
 
-    def decide(self, node: int, terms: list[Term]) -> list[Residual]:
+    def decide(self, node: int, terms: list[Term]) -> None:
         """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
+        while True:
+            best = self._best(node, terms)
+            injected = [inner for one in best for inner in one.region.residuals if self._is_injection(inner, one)]
+            if not injected:
+                break
+            for inner in injected:
+                del self.found[inner]
+        if best:
+            self.found[node] = best
+
+    def _is_injection(self, inner: int, outer: Residual) -> bool:
+        """Tell whether an earlier sum only makes the input of a branch: x + p in x + f(x + p), with p computed from x.
+
+        It is a residual of its own where the stream goes on from it, or where it belongs to a module on the branch.
+        """
+        residual = self.found[inner][0]
+        if residual.join != outer.join or inner not in outer.region.nodes:
+            return False
+        if self._goes_on_from(inner, outer):
+            return False
+        return self.same_call(inner, outer.node) or not self.within_call(inner, residual.region.nodes)
+
+    def same_call(self, one: int, other: int) -> bool:
+        """Tell whether two nodes ran in the same module call."""
+        return self._owner(one) is self._owner(other)
+
+    def within_call(self, node: int, others: list[int]) -> bool:
+        """Tell whether other nodes ran inside of the module call in which a node ran."""
+        call = self._owner(node)
+        return all(call in ancestry(self._owner(other)) for other in others)
+
+    def _goes_on_from(self, inner: int, outer: Residual) -> bool:
+        return any(
+            inner < node and self._settled_join(one[0].join, inner)
+            for node, one in self.found.items()
+            if inner < node <= outer.node
+        )
+
+    def _settled_join(self, join: Tensor, inner: int) -> bool:
+        """Tell whether a join is a sum itself, or what a norm or an activation made of it."""
+        for _ in range(_MAX_UNARY):
+            if join[0] == inner:
+                return True
+            data = self.graph.data(join[0])
+            if len(data) != 1 or self.graph.effects[join[0]] not in _UNARY:
+                return False
+            join = data[0]
+        return False
+
+    def _best(self, node: int, terms: list[Term]) -> list[Residual]:
         best: list[Residual] = []
         for skip in terms:
             found = [
@@ -76,15 +140,16 @@ class Finder:
             ]
             if len(found) > len(best) or (found and len(found) == len(best) and _rank(found[0]) < _rank(best[0])):
                 best = found
-        if best:
-            self.found[node] = best
         return best
 
     def _pair(self, node: int, skip: Term, branch: Term, terms: list[Term]) -> Residual | None:
-        meeting = _meet(self.graph, skip, branch, self.found, self.factor_of)
+        limit = _CHEAP if self.spent > self.budget else self.budget
+        visited: set[int] = set()
+        meeting = _meet(self.graph, skip, branch, self.found, self.factor_of, visited, limit)
+        self.spent += len(visited)
         if meeting is None:
             return None
-        join, link, visited, jumps = meeting
+        join, link, jumps = meeting
         region = examine(self.graph, join, branch, visited, jumps, self.found)
         if not _accepted(self.graph, join, skip, branch, link, region):
             return None
@@ -102,8 +167,13 @@ def _meet(
     branch: Term,
     found: dict[int, list[Residual]],
     factor_of: FactorOf,
-) -> tuple[Tensor, Link, set[int], dict[int, Residual]] | None:
-    """Go back from both terms, latest operation first, to the first stream tensor that the branch reads as well."""
+    visited: set[int],
+    limit: int,
+) -> tuple[Tensor, Link, dict[int, Residual]] | None:
+    """Go back from both terms, latest operation first, to the first stream tensor that the branch reads as well.
+
+    The operations of the branch are put into `visited`; the search ends where there are more than `limit`.
+    """
     chain: dict[Tensor, Link] = {link.tensor: link for link in starts(skip)}
     read: set[Tensor] = set(branch.tensors)
     outputs: dict[int, list[Tensor]] = {}
@@ -114,14 +184,13 @@ def _meet(
     heap = [-node for node in chain_open | read_open]
     heapq.heapify(heap)
     queued = chain_open | read_open
-    visited: set[int] = set()
     jumps: dict[int, Residual] = {}
-    while heap and chain_open and read_open:
+    while heap and chain_open and read_open and len(visited) <= limit:
         node = -heapq.heappop(heap)
         links = [chain[tensor] for tensor in outputs.get(node, ())]
         for link in links:
             if link.tensor in read:
-                return link.tensor, link, visited, jumps
+                return link.tensor, link, jumps
         fresh: list[int] = []
         if links:
             chain_open.discard(node)
@@ -165,11 +234,11 @@ def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, 
         return False  # rotary embedding, polynomials, biases; a difference f(x) - x
     if region.reweighs and (link.scale is None or not region.reach & WORKED):
         return False  # the D of a state space, a normalisation written by hand
-    if link.parts and region.disjoint(link.parts):
+    if link.parts and region.disjoint(link.parts) and not _merges_halves(graph, join, link, region):
         return False  # another time step, another split
-    if region.modulates or region.only_added or _inside_unit(graph, join, region):
+    if region.modulates or (region.residuals and region.only_added) or _inside_unit(graph, join, region):
         return False  # a score, position or state handed from branch to branch; an operand of an attention
-    if region.refined and (region.residuals or link.projection):
+    if not link.resampled and (region.finer or region.fresh or (region.refined and link.projection)):
         return False  # multi-scale fusion
     if region.reach & PURE and (link.sums or link.projection or not region.residuals):
         return False  # two streams that meet
@@ -178,6 +247,20 @@ def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, 
     if isinstance(graph.nodes[join[0]], Trace) and region.residuals:
         return False  # a mask or a table that many blocks use
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _merges_halves(graph: Graph, join: Tensor, link: Link, region: Region) -> bool:
+    """Tell whether a tensor is split in two, one half worked on and added to the other, and neither used elsewhere."""
+    splits = [node for node, _ in graph.readers(join) if graph.effects[node] is Effect.PART]
+    if link.projection or len(splits) != 1 or len(graph.readers(join)) != 1:
+        return False
+    halves: dict[int, int] = {}
+    for _, _, number in graph.consumers[splits[0]]:
+        halves[number] = halves.get(number, 0) + 1
+    return len(halves) == 2 and link.length == 1 and any(  # noqa: PLR2004 - two halves
+        number != link.previous_number and all(reader in region.nodes for reader, _ in graph.readers((splits[0], number)))
+        for number in halves
+    ) and halves.get(link.previous_number, 0) == 1
 
 
 _UNARY = frozenset({Effect.HAND_ON, Effect.PART, Effect.NORM, Effect.BEND, Effect.SCALE})
@@ -196,14 +279,21 @@ def _projected_from(graph: Graph, tensor: Tensor) -> Tensor | None:
     for _ in range(_MAX_UNARY):
         node = tensor[0]
         data = graph.data(node)
-        if len(data) != 1:
+        if len(data) != 1 and not is_normalising(graph, node):
             return None
         if graph.effects[node] is Effect.PROJECT:
-            return data[0]
+            return _unshaped(graph, data[0]) if data else None
         if graph.effects[node] not in _UNARY:
             return None
         tensor = data[0]
     return None
+
+
+def _unshaped(graph: Graph, tensor: Tensor) -> Tensor:
+    """Return the tensor that another is a reshape of."""
+    while graph.effects[tensor[0]] is Effect.HAND_ON and len(graph.data(tensor[0])) == 1:
+        tensor = graph.data(tensor[0])[0]
+    return tensor
 
 
 _MAX_UNARY = 12
@@ -234,20 +324,21 @@ def depends_on(graph: Graph, tensor: Tensor, ancestor: Tensor) -> bool:
 
 
 def find_residuals(
-    graph: Graph, recorder: AdditionRecorder, *, unseen: Callable[[int], bool]
+    graph: Graph, recorder: AdditionRecorder, places: Places, *, unseen: Callable[[int], bool]
 ) -> dict[int, list[Residual]]:
     """Find the residual additions of a graph, by node.
 
     Args:
         graph: The graph behind the losses.
         recorder: What the forward saw.
+        places: Who ran what.
         unseen: Tells whether a node ran where the recorder could not look (TorchScript), so that its sums count as well.
     """
     factors = recorder.factors
-    finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])))
+    finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])), places.owner)
     in_place = frozenset(key for key, addition in recorder.additions.items() if isinstance(key, int))
     for node, name in enumerate(graph.names):
-        if name not in SUMS:
+        if name not in SUMS or graph.is_raw(node):
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
         if key not in recorder.additions and not unseen(node):

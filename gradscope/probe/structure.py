@@ -96,7 +96,7 @@ def analyse(
     dominators = Dominators(graph, ends)
     places = Places(graph, recorder.spans)
     scripted = _scripted(model)
-    found = find_residuals(graph, recorder, unseen=lambda node: _ran_in(places, node, scripted))
+    found = find_residuals(graph, recorder, places, unseen=lambda node: _ran_in(places, node, scripted))
     factors = recorder.factors
     sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
     for site in sites:
