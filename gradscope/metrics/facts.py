@@ -241,6 +241,12 @@ class Facts:
         return max(ranked)[2]
 
     @cached_property
+    def token_cosines(self) -> tuple[float, ...]:
+        """Token cosines near the loss at the first and the last step; empty for a network without tokens."""
+        both = (self.last_cosine("token_cosine"), self.last_cosine("token_cosine", later=True))
+        return tuple(cosine for cosine in both if cosine is not None)
+
+    @cached_property
     def magnitudes(self) -> dict[int, tuple[Magnitudes, ...]]:
         """Step -> gradient magnitudes by octave."""
         found: dict[int, list[Magnitudes]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
@@ -12,15 +13,17 @@ from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
-    """Judge kappa_J at the first step it was measured."""
+    """Judge kappa_J at the first step it was measured, together with what else is lost."""
     values = facts.observed("jacobian_anisotropy")
     if not values:
         return []
     kappa = max(values.values())
-    fail = thresholds["kappa" if facts.rescales_gradients else "sgd_kappa"]
-    if kappa < min(fail, thresholds["warn_kappa"]):
+    limit = _failing_level(facts, thresholds)
+    if kappa < min(limit, thresholds["warn_kappa"]):
         return []
-    severity: Severity = "error" if kappa >= fail and _comparable(facts) and _confirmed(facts) else "warning"
+    severity: Severity = "error" if kappa >= limit else "info" if _has_tokens(facts) else "warning"
+    if not _comparable(facts):
+        severity = "info"
     profile = facts.profile
     module = station_module(depth_culprit(profile, profile.decades or 0.0).station) if profile else ""
     return [
@@ -33,15 +36,40 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             f"(Jacobian anisotropy {kappa:.1f}; 1 is even).",
             {
                 "jacobian_anisotropy": kappa,
-                "threshold_kappa": fail if severity == "error" else thresholds["warn_kappa"],
+                "threshold_kappa": limit if severity == "error" else thresholds["warn_kappa"],
+                "excess_decades": _largest_excess(facts),
             },
             _advice(facts),
         )
     ]
 
 
+def _failing_level(facts: Facts, thresholds: Levels) -> float:
+    """Return the level of kappa_J from which this network fails, infinite where it takes a second sign that is missing.
+
+    kappa_J of a Transformer grows with its width and length, so that no level alone is right for all sizes: a healthy
+    Peri-LN of 12 blocks has 14 at 12 tokens of width 32 and 88 at 16 tokens of width 64. A second sign settles it: a
+    gradient that changes along the depth beyond the stream law, or tokens that are alike.
+    """
+    if _largest_excess(facts) >= thresholds["decades"]:
+        return thresholds["warn_kappa"]
+    if not _has_tokens(facts):
+        return thresholds["kappa" if facts.rescales_gradients else "sgd_kappa"]
+    alike = max(facts.token_cosines, default=0.0) >= levels.WARN_LATER_TOKEN_COSINE.value
+    return thresholds["kappa"] if alike else math.inf
+
+
+def _has_tokens(facts: Facts) -> bool:
+    return bool(facts.token_cosines)
+
+
+def _largest_excess(facts: Facts) -> float:
+    profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
+    return max((abs(facts.excess_decades(profile) or 0.0) for profile in profiles), default=0.0)
+
+
 def _comparable(facts: Facts) -> bool:
-    """Whether the network is of the kind the failing level was calibrated on.
+    """Whether the network is of the kind the failing levels were calibrated on.
 
     Where the stream changes its size, or normalisation couples the samples so that the whole batch counts as one,
     kappa_J counts more directions than a sample has, and networks at 160 (a plain ResNet-50) and 440 (BatchNorm) train.
@@ -50,17 +78,6 @@ def _comparable(facts: Facts) -> bool:
     if profile is None or facts.couples_samples:
         return False
     return profile.num_elements[0] == profile.num_elements[profile.ends[-1]]
-
-
-def _confirmed(facts: Facts) -> bool:
-    """Whether tokens are alike as well, where there are tokens.
-
-    kappa_J of a Transformer also grows with its width and length, so that the failing level alone would not be the same
-    for all sizes: a healthy Peri-LN of 12 blocks has 14 at 12 tokens of width 32 and 88 at 16 tokens of width 64.
-    """
-    cosines = [facts.last_cosine("token_cosine"), facts.last_cosine("token_cosine", later=True)]
-    known = [cosine for cosine in cosines if cosine is not None]
-    return not known or max(known) >= levels.WARN_LATER_TOKEN_COSINE.value
 
 
 def _advice(facts: Facts) -> str:
@@ -89,10 +106,11 @@ deep ReLU network and a collapsed Post-LN Transformer keep their gradient norm a
 all errors arrive as the same few patterns. On 186 training runs κ_J at initialisation told the failing ones better
 than any other number (AUC 0.97, total decades 0.84).""",
     false_positives="""
-The error level holds for streams of constant width whose samples do not see each other. Where the stream changes its
-size (strided stages, patch merging) or BatchNorm couples the samples, larger values still train: there the rule only
-warns. The estimate from 16 cotangents is good to about 35 % on one sample and 12 % on eight. The levels come from
-small networks.""",
+κ_J alone does not decide: it is an error together with a gradient that changes by a decade along the depth, together
+with tokens that are alike, or, in networks without tokens, at twice the level. Where the stream changes its size
+(strided stages, patch merging) or BatchNorm couples the samples, large values still train, and the finding is
+information. The estimate from 16 cotangents is good to about 35 % on one sample and 12 % on eight. The levels come
+from small networks.""",
     example="""
 ```python
 # D = +0.1, yet untrainable: 64 tanh layers at the critical scale
@@ -116,7 +134,12 @@ RULE = Rule(
     name="anisotropic-jacobian",
     severity="error",
     summary="Few directions carry the gradient through the stream, whatever its norm.",
-    thresholds=(levels.FAIL_ANISOTROPY, levels.FAIL_ANISOTROPY_SGD, levels.WARN_ANISOTROPY),
+    thresholds=(
+        levels.FAIL_ANISOTROPY,
+        levels.FAIL_ANISOTROPY_SGD,
+        levels.WARN_ANISOTROPY,
+        levels.ANISOTROPY_WITH_DECADES,
+    ),
     check=check,
     doc=DOC,
 )

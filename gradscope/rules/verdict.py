@@ -59,7 +59,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS104": Weight(2, 1, "A NaN or infinity is born in {module}, and it will spread to every weight."),
     "GS105": Weight(2, 0.5, "No gradient gets back through {module}, and no optimizer step will change that."),
     "GS106": Weight(2, 1, "No gradient can reach {module} although it is meant to learn: the graph is cut."),
-    "GS107": Weight(2, 1, "The gradient does not survive the way back through time in {module}."),
+    "GS107": Weight(2, 0.5, "The gradient does not survive the way back through time in {module}."),
     "GS108": Weight(2, 0.5, "So few directions carry the gradient back that most of what lower layers need is lost."),
     "GS203": Weight(1, 0.5, "The branch of {module} cancels the skip it is added to."),
     "GS205": Weight(1, 0.5, "A stack this deep is hard to train without skips."),
@@ -72,9 +72,8 @@ WEIGHTS: dict[str, Weight] = {
     "GS601": Weight(1, 0.5, "{module} normalises over so few values that its statistics are noise."),
     "GS602": Weight(2, 0.5, "The loss is fed with something else than it expects."),
 }
-"""The calibrated combination. Total decades (GS101, GS102), Jacobian anisotropy (GS108) and token similarity (GS301)
-each decide alone where they reach their failing level: "|D| > 3.5 or kappa_J > 40" found 91 % of the failing networks
-at 8 % false alarms, token similarity finds the Transformers among the rest. Query starvation and the middle levels are
+"""The calibrated combination. Total decades (GS101, GS102), token similarity (GS301) and Jacobian anisotropy together
+with either (GS108) each decide alone where they reach their failing level. Query starvation and the middle levels are
 weak alone and count together. Codes that are not here explain or cost, and never decide."""
 
 
