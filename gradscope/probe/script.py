@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import io
 import os
 import runpy
 import sys
@@ -10,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 
 from torch import nn
 
@@ -160,7 +162,24 @@ def _execute(argv: list[str]) -> None:
     if argv[0] == "-m":
         runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
     else:
-        runpy.run_path(str(Path(argv[0]).absolute()), run_name="__main__")
+        _execute_file(Path(argv[0]).absolute())
+
+
+def _execute_file(path: Path) -> None:
+    """Run a file as `__main__`; unlike `runpy.run_path` leave `sys.argv[0]` as the user wrote it."""
+    if not path.is_file():  # a folder or archive with a __main__.py
+        runpy.run_path(str(path), run_name="__main__")
+        return
+    with io.open_code(str(path)) as file:
+        code = compile(file.read(), str(path), "exec")
+    main = ModuleType("__main__")
+    main.__dict__.update(__file__=str(path), __builtins__=builtins, __cached__=None)
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    try:
+        exec(code, main.__dict__)
+    finally:
+        sys.modules["__main__"] = before
 
 
 @contextmanager

@@ -1,0 +1,268 @@
+"""Training scripts, unmodified: what they print, how they end, and what is recorded of them."""
+
+import importlib.util
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch._dynamo
+
+from gradscope.errors import TargetError
+from gradscope.probe.script import ScriptOptions, run_script
+from gradscope.record import Recording
+
+assert torch._dynamo  # loaded here, once, and not in every fork by the first optimizer
+
+SCRIPTS = Path(__file__).parent / "scripts"
+ROOT = Path(__file__).parents[2]
+LIBRARIES = {"lightning_loop": ["pytorch_lightning"], "hf_trainer": ["transformers", "accelerate"],
+             "accelerate_loop": ["accelerate"]}  # fmt: skip
+MODELS = {
+    "classifier": {"classifier"}, "char_lm": {"lm"}, "gan": {"net_g", "net_d"}, "reinforce": {"policy"},
+    "contrastive": {"ModuleDict"}, "seq2seq": {"model"}, "amp": {"net"}, "accumulate": {"net"},
+    "two_optimizers": {"tagger"}, "by_hand": {"net"}, "lightning_loop": None, "hf_trainer": {"model"},
+    "accelerate_loop": {"net"},
+}  # fmt: skip
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def forked(work, cwd, stdin=None):
+    """Run a function in a fork of this process, which has torch loaded already: a new one would take seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = [Path(folder, name) for name in ("in", "out", "err")]
+        names[0].write_text(stdin or "")
+        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads in this process, which the child does not need
+            child = os.fork()
+        if child == 0:
+            _in_child(work, cwd, names)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return Done(code, names[1].read_text(), names[2].read_text())
+
+
+def _in_child(work, cwd, names):
+    code = 70
+    try:
+        for number, name in enumerate(names):
+            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+        warnings.resetwarnings()
+        os.chdir(cwd)
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def bare(*argv, cwd=SCRIPTS, stdin=None):
+    """Run a script as Python would."""
+
+    def work():
+        sys.argv = list(argv)
+        sys.path.insert(0, str(cwd))
+        runpy.run_path(str(Path(cwd, argv[0])), run_name="__main__")
+        return 0
+
+    return forked(work, cwd, stdin)
+
+
+def python(*argv, cwd, stdin=None):
+    """Run a script in a Python of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *argv], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, input=stdin,
+        check=False,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def watched(folder, *argv, cwd=SCRIPTS, stdin=None, **options):
+    def work():
+        outcome = run_script(list(argv), ScriptOptions(**options))
+        for name, recording in outcome.recordings.items():
+            recording.save(folder / f"{name}.json")
+        (folder / "outcome").write_text(json.dumps([outcome.stopped, outcome.interrupted]))
+        return outcome.exit_code
+
+    done = forked(work, cwd, stdin)
+    recordings = {path.stem: Recording.load(path) for path in folder.glob("*.json")}
+    outcome = json.loads((folder / "outcome").read_text()) if (folder / "outcome").exists() else None
+    return done, recordings, outcome
+
+
+@pytest.fixture(autouse=True)
+def _libraries(request):
+    name = getattr(getattr(request.node, "callspec", None), "params", {}).get("name")
+    for library in LIBRARIES.get(name, []):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_are_printed_to_the_last_digit(name, tmp_path):
+    plain = bare(f"{name}.py")
+    assert plain.returncode == 0, plain.stderr
+    done, recordings, outcome = watched(tmp_path, f"{name}.py", keep_going=True, num_steps=3)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    assert outcome == [False, False]
+    if MODELS[name] is not None:
+        assert set(recordings) == MODELS[name]
+    for recording in recordings.values():
+        assert recording.watched_steps == [0, 1, 2]
+        assert all(norm is not None for norm in recording.tables["steps"]["grad_norm"])
+
+
+@pytest.mark.parametrize("name", ["classifier", "gan", "accumulate", "two_optimizers", "amp", "lightning_loop"])
+def test_script_is_stopped_after_the_steps_wanted(name, tmp_path):
+    plain = bare(f"{name}.py").stdout
+    done, recordings, outcome = watched(tmp_path, f"{name}.py", num_steps=4)
+    assert done.returncode == 0, done.stderr
+    assert outcome == [True, False]
+    assert plain.startswith(done.stdout)
+    assert 0 < len(done.stdout) < len(plain)
+    assert "Traceback" not in done.stderr
+    for recording in recordings.values():
+        assert recording.watched_steps == [0, 1, 2, 3]
+
+
+def test_printed_losses_are_the_recorded_ones(tmp_path):
+    done, recordings, _ = watched(tmp_path, "seq2seq.py", num_steps=3)
+    printed = [float(line.split()[1]) for line in done.stdout.splitlines()]
+    assert recordings["model"].tables["steps"]["loss"] == printed
+    assert recordings["model"].num_rows("sites") == 2 * 2 + 2 * 3
+    assert recordings["model"].provenance.optimizer == "adam"
+
+
+def test_norms_before_clipping_and_without_the_loss_scale(tmp_path):
+    done, recordings, _ = watched(tmp_path, "amp.py", num_steps=3)
+    printed = [float(line.split()[2]) for line in done.stdout.splitlines()]
+    assert recordings["net"].tables["steps"]["grad_norm"] == pytest.approx(printed, rel=1e-5)
+    assert recordings["net"].tables["steps"]["loss_scale"] == [1024.0] * 3
+
+
+def test_every_second_step(tmp_path):
+    _, recordings, _ = watched(tmp_path, "char_lm.py", keep_going=True, every=5)
+    assert recordings["lm"].watched_steps == [0, 5, 10]
+
+
+def test_worker_processes_and_arguments(tmp_path):
+    argv = ["classifier.py", "--epochs", "1", "--workers", "1"]
+    done, recordings, _ = watched(tmp_path, *argv, num_steps=6, keep_going=True)
+    assert done.stdout == bare(*argv).stdout
+    assert recordings["classifier"].provenance.target == "classifier.py --epochs 1 --workers 1"
+
+
+def write(folder, name, text):
+    (folder / name).write_text(text)
+    return name
+
+
+BODY = """
+import sys, torch
+net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def step():
+    optimizer.zero_grad(); net(torch.ones(3, 2)).square().mean().backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("tail", "code", "words"),
+    [
+        ("step(); sys.exit(3)", 3, ""),
+        ("step(); sys.exit('no more')", 1, "no more"),
+        ("step(); raise ValueError('wrong')", 1, "ValueError: wrong"),
+        ("step(); raise KeyboardInterrupt", 130, ""),
+        ("step()", 0, ""),
+    ],
+)
+def test_ends_as_it_would_without_us(tmp_path, tail, code, words):
+    name = write(tmp_path, "train.py", BODY + tail)
+    done, recordings, outcome = watched(tmp_path, name, cwd=tmp_path)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "gradscope" not in done.stderr
+    assert recordings["net"].watched_steps == [0]
+    assert recordings["net"].provenance.partial == (code in (1, 130) and "exit" not in tail)
+    assert outcome == [False, code == 130]
+
+
+def test_traceback_is_pythons_own(tmp_path):
+    name = write(tmp_path, "train.py", BODY + "def f():\n    raise ValueError('wrong')\nf()\n")
+    done, _, _ = watched(tmp_path, name, cwd=tmp_path)
+    assert done.stderr == python(name, cwd=tmp_path).stderr
+
+
+def test_sees_its_own_main_argv_path_folder_and_stdin(tmp_path):
+    text = """
+import os, sys
+from helper import x
+print(__name__, __file__, sys.argv, sys.path[0], os.getcwd(), input(), x)
+"""
+    write(tmp_path, "helper.py", "x = 5")
+    name = write(tmp_path, "train.py", text)
+    done, recordings, _ = watched(tmp_path, name, "-a", "b", cwd=tmp_path, stdin="line\n")
+    assert done.stdout == python(name, "-a", "b", cwd=tmp_path, stdin="line\n").stdout
+    assert done.returncode == 0
+    assert recordings == {}
+
+
+def test_module_by_name(tmp_path):
+    (tmp_path / "pkg").mkdir()
+    write(tmp_path / "pkg", "__init__.py", "")
+    write(tmp_path / "pkg", "train.py", BODY + "step(); print(sys.argv[1:], __name__, __package__)")
+    done, recordings, _ = watched(tmp_path, "-m", "pkg.train", "x", cwd=tmp_path)
+    assert done.stdout == "['x'] __main__ pkg\n"
+    assert recordings["net"].watched_steps == [0]
+
+
+def test_script_that_catches_everything_and_sets_global_hooks(tmp_path):
+    catching = """
+from torch.nn.modules.module import register_module_forward_hook
+seen = []
+register_module_forward_hook(lambda m, a, o: seen.append(type(m).__name__))
+try:
+    while True:
+        step()
+except:
+    print("caught", len(seen))
+print("on")
+"""
+    name = write(tmp_path, "train.py", BODY + catching)
+    done, recordings, outcome = watched(tmp_path, name, num_steps=3, cwd=tmp_path)
+    assert done.stdout == "caught 3\non\n"
+    assert outcome == [True, False]
+    assert recordings["net"].watched_steps == [0, 1, 2]
+
+
+def test_compiled_model_runs_eagerly_and_confesses(tmp_path):
+    compiled = BODY.replace("torch.nn.Linear(2, 1)", "torch.compile(torch.nn.Linear(2, 1), backend='eager')")
+    name = write(tmp_path, "train.py", compiled + "step(); step(); print('done')")
+    done, recordings, _ = watched(tmp_path, name, num_steps=1, keep_going=True, cwd=tmp_path)
+    assert done.stdout == "done\n"
+    assert any("torch.compile" in why for why in recordings["net"].tables["confessions"]["why"])
+
+
+@pytest.mark.parametrize(("argv", "words"), [(["none.py"], "none.py"), ([], "no script"), (["-m"], "no script")])
+def test_nothing_to_run(argv, words):
+    with pytest.raises(TargetError, match=words):
+        run_script(argv)
