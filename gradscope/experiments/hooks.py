@@ -79,7 +79,7 @@ class SelfAttention(nn.Module):
 
 
 def _models() -> dict[str, tuple[nn.Module, torch.Tensor]]:
-    x = torch.randn(2, 5, WIDTH)
+    x = torch.randn(2, 5, WIDTH, requires_grad=True)
     encoder = nn.TransformerEncoderLayer(WIDTH, 2, 32, dropout=0.0, batch_first=True)
     return {
         "two plain layers": (nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)), x),
