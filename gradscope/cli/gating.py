@@ -64,9 +64,10 @@ def _judge(request: Request, settings: GateSettings, *, alone: bool) -> Outcome:
     recordings += _tie_breakers(request, recordings[0], settings)
     diagnosis = agreed([diagnose(recording, settings.thresholds) for recording in recordings])
     diagnosis = _compared(recordings, diagnosis, settings, alone=alone)
+    partial = next((recording for recording in recordings if recording.provenance.partial), recordings[0])
     return judge(
         request.name,
-        recordings[0],
+        partial,
         diagnosis,
         selection=settings.selection,
         fail_on=settings.fail_on,
@@ -85,8 +86,13 @@ def _recordings(request: Request, num_seeds: int) -> list[Recording]:
 def _measured(request: Request, offsets: Iterable[int]) -> list[Recording]:
     seed = request.seed
     requests = [request] if seed is None else [_seeded(request, seed + offset) for offset in offsets]
+    recordings: list[Recording] = []
     with deterministic():
-        return [measured(one) for one in requests]
+        for one in requests:
+            recordings.append(measured(one))
+            if recordings[-1].provenance.partial:  # Ctrl-C means all of it
+                break
+    return recordings
 
 
 def _seeded(request: Request, seed: int) -> Request:

@@ -20,7 +20,7 @@ class Measure:
 
 
 _WORDS: dict[str, tuple[str, str]] = {
-    "decades": ("end to end", "decades of gradient from loss to input; negative: lost"),
+    "decades": ("end to end", "decades gained from loss to input; negative: lost"),
     "decades_per_block": ("per block", "decades, on average"),
     "excess_decades": ("unexplained", "decades beyond what a growing stream explains"),
     "jacobian_anisotropy": ("Jacobian spread", "1: every direction passes alike; 40: hardly any does"),

@@ -31,6 +31,8 @@ def draw_findings(findings: Sequence[Finding], console: Console, glyphs: Glyphs,
     for finding in findings:
         seen[finding.code] = seen.get(finding.code, 0) + 1
         if show_all or seen[finding.code] <= SHOWN_PER_CODE:
+            if sum(seen.values()) > 1:
+                console.print()
             known = last_advice.get(finding.code) == finding.advice
             brief = finding.severity == "info" and not show_all
             _draw_finding(finding, console, glyphs, evidence=not brief, advice=not (brief or known))

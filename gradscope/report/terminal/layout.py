@@ -47,6 +47,11 @@ def draw_note(console: Console, note: str) -> None:
     console.print(Padding(Text(note, style="dim", overflow="fold"), (0, 0, 0, INDENT)))
 
 
-def joined(parts: Iterable[Text | str], glyphs: Glyphs) -> Text:
-    """Join phrases with the middle dot."""
-    return Text(f" {glyphs.dot} ", style="dim").join(Text(part) if isinstance(part, str) else part for part in parts)
+def joined(parts: Iterable[str], glyphs: Glyphs) -> Text:
+    """Join phrases with a quiet middle dot."""
+    text = Text()
+    for part in parts:
+        if text:
+            text.append(f" {glyphs.dot} ", style="dim")
+        text.append(part)
+    return text
