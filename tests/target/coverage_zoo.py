@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import csv
 import os
+import resource
 import sys
 import time
 import warnings
@@ -29,7 +30,9 @@ import torch  # noqa: E402
 from gradscope.errors import GradscopeError  # noqa: E402
 from gradscope.target import load  # noqa: E402
 
-LIMIT_S = 180
+LIMIT_S = 600
+LIMIT_CPU_S = 90
+MOST_BYTES = 5 * 2**30
 
 
 def names_of(library: str, families: bool) -> list[str]:
@@ -89,6 +92,8 @@ def in_child(target: str) -> str:
     child = os.fork()
     if child == 0:
         os.close(read)
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_CPU_S, LIMIT_CPU_S))
         sys.stderr = open(os.devnull, "w")
         os.write(write, check(target).replace("\n", " ")[:4000].encode())
         os._exit(0)

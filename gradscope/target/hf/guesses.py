@@ -21,6 +21,8 @@ DECODER_TOKENS = 8
 LOWEST_ID = 4
 """Ids below are usually padding and the like."""
 HIGHEST_ID = 100
+RANK_COST, LABEL_COST = 0.3, 0.1
+"""Costs of the second kind of input against the first, and of going without labels."""
 FRAMES = 64
 SAMPLES = 4000
 GRID = 4
@@ -85,7 +87,7 @@ def guesses(cls: type[nn.Module], config: Any) -> Iterator[tuple[float, Candidat
     for rank, inputs in enumerate(_kinds(parameters, facts)):
         filled = {**inputs, **_required(parameters, inputs, facts)}
         for extra, more in enumerate(_with_targets(cls, parameters, filled, facts)):
-            yield rank + 0.5 * extra, tuple({**more, **_switches(parameters)}.items())
+            yield RANK_COST * rank + LABEL_COST * extra, tuple({**more, **_switches(parameters)}.items())
 
 
 def _kinds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:

@@ -19,7 +19,7 @@ from gradscope.target.hf.shrink import LEVELS, tiny
 from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import Inferred, search_inputs
 
-MOST_CLASSES = 4
+MOST_CLASSES = 3
 MOST_PARAMETERS = 300_000_000
 """More than that, with widths kept, is too much for a step of a second."""
 MOST_TRIALS = 40
@@ -61,7 +61,7 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
         random.setstate(states[1])
         try:
             config = tiny(config_class, given, FACTS.get(model_type, {}), level)
-            if level and _is_large(cls, config):
+            if _is_large(cls, config):
                 continue
             model = cls(config)
         except TargetError:

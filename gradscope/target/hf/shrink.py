@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gradscope.errors import TargetError
@@ -13,8 +15,11 @@ from gradscope.target.nearest import did_you_mean
 LEVELS = (0, 1, 2)
 SMALL_PICTURES = 1
 """The last level at which pictures are made small."""
+USUAL_SECTIONS = 3
+"""Time, height and width."""
 PATCHES_PER_SIDE = 4
 SMALL_SIDE = 64
+SMALL_WINDOW = 4
 LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
 
@@ -143,15 +148,20 @@ def _small_picture(config: Any) -> dict[str, Any]:
     if not isinstance(side, int):
         return {}
     small = patch * PATCHES_PER_SIDE if isinstance(patch, int) and patch >= LARGE_PATCH else SMALL_SIDE
-    return {"image_size": min(side, small)}
+    if not isinstance(window := getattr(config, "window_size", None), int):
+        return {"image_size": min(side, small)}
+    window, stages = min(window, SMALL_WINDOW), getattr(config, "depths", None)
+    if isinstance(patch, int) and isinstance(stages, list | tuple):  # the last stage, halved at each, is one window
+        small = patch * window * 2 ** (len(stages) - 1)
+    return {"image_size": min(side, small), "window_size": window}
 
 
 def _fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Make the sections of a multi-axis rotary embedding add up to half the new size of a head."""
     rope = getattr(config, "rope_parameters", None)
-    sections = rope.get("mrope_section") if isinstance(rope, Mapping) else None
-    if not sections:
+    if not isinstance(rope, Mapping) or not _has_sections(type(config)):
         return {}
+    sections = rope.get("mrope_section") or range(USUAL_SECTIONS)
     head = changes.get("head_dim") or getattr(config, "head_dim", None)
     width = changes.get("hidden_size", getattr(config, "hidden_size", 0))
     heads = changes.get("num_attention_heads", getattr(config, "num_attention_heads", 1))
@@ -160,3 +170,11 @@ def _fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]
     return {
         "rope_parameters": {**rope, "mrope_section": [half - rest * (len(sections) - 1), *[rest] * (len(sections) - 1)]}
     }
+
+
+@functools.cache
+def _has_sections(cls: type) -> bool:
+    """Whether the models of a configuration rotate several axes; only their source tells, where it is the default."""
+    file = inspect.getsourcefile(cls)
+    model_file = Path(file.replace("configuration_", "modeling_")) if file else None
+    return model_file is not None and model_file.exists() and "mrope_section" in model_file.read_text(encoding="utf-8")

@@ -20,6 +20,8 @@ PLACEHOLDERS = (
     re.compile(r"Got (?P<features>\d+) [\w ]+ for (?P<tokens>\d+)"),
 )
 MOST_PLACEHOLDERS = 4096
+COARSE = 16
+"""Sides that patches and strides usually divide."""
 LEAST_DIRECT = 0.5
 """Penalties below it are of changes that put a number in the very place of another."""
 Lesson = tuple[float, Candidate]
@@ -158,7 +160,7 @@ def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
         for extra in (0, 1, 2, 5):  # class and register tokens beside the patches
             if got > extra and want > extra:
                 side = round(shape[-1] * ((want - extra) / (got - extra)) ** (1 / sides))
-                for near in (side, side - 1, side + 1, side - side % 2, side + side % 4):
+                for near in (side, side - side % COARSE, side + -side % COARSE):
                     if 0 < near != shape[-1]:
                         yield replace(guess, shape=(*shape[:2], *[near] * sides))
         return

@@ -5,12 +5,14 @@ from __future__ import annotations
 import heapq
 import inspect
 import itertools
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
@@ -36,6 +38,10 @@ LESSON_COST = 0.4
 """Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
 MOST_GAIN, GAIN_BONUS = 20, 0.1
 """Layers more that a forward reached than before its last change, and what each takes off the cost."""
+FORWARD_FLOPS = 6e9
+"""Operations of one forward that a step may have: about a second with its backward on one CPU core."""
+FEW_NUMBERS = 100_000
+"""Batches with fewer numbers than that are not worth counting operations for."""
 SHOWN_FAILURES = 3
 MOST_AFTER_NON_FINITE = 12
 """Candidates tried after one that gave NaN, as a mask the wrong way round does, before the model is to blame."""
@@ -93,14 +99,14 @@ def search_inputs(
         InputsError: If none are found, with what was tried and what it said.
     """
     search = _Search(model, label, first, most_trials, run)
-    second_best: tuple[Candidate, Outcome] | None = None
+    second_best: Candidate | None = None
     left = MOST_AFTER_NON_FINITE
     for entry in search.candidates():
         outcome, batch = search.run(entry.candidate, TRIAL_BATCH)
         if outcome.worked and outcome.output is not None:
             if _is_finite(outcome.output):
-                return _settled(search, entry.candidate, outcome, fresh)
-            second_best = second_best or (entry.candidate, outcome)
+                return _settled(search, entry.candidate, fresh)
+            second_best = second_best or entry.candidate
         else:
             search.learn(entry, outcome, batch)
         left -= second_best is not None
@@ -108,7 +114,7 @@ def search_inputs(
             break
     if second_best is None:
         raise search.failure()
-    return _settled(search, *second_best, fresh)
+    return _settled(search, second_best, fresh)
 
 
 class _Search:
@@ -150,10 +156,15 @@ class _Search:
         while self._queue and len(self.failures) < self._most_trials and self._seconds < MOST_SECONDS:
             yield heapq.heappop(self._queue)
 
-    def run(self, candidate: Candidate, batch_size: int) -> tuple[Outcome, Any]:
-        """Try a candidate."""
+    def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
+        """Try a candidate; a model that differentiates inside its forward is given gradients."""
         batch = as_batch(realise(candidate, batch_size), self.positional)
-        outcome = (self._attempt(batch) if self._attempt else attempt(self.model, batch)) or Outcome()
+        if self._attempt is not None:
+            outcome = self._attempt(batch) or Outcome()
+        else:
+            outcome = attempt(self.model, batch, gradients=gradients)
+            if "grad" in str(outcome.error) and not gradients:
+                outcome = attempt(self.model, batch, gradients=True)
         self._seconds += outcome.seconds
         return outcome, batch
 
@@ -168,6 +179,7 @@ class _Search:
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs):
             self.push(entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain, learnt, progress)
+        traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
 
     def failure(self) -> InputsError:
         """Say what was tried."""
@@ -259,20 +271,27 @@ def _anything(hints: Hints) -> Iterator[Guess]:
     yield Guess("ids", (BATCH,), high=max(hints.classes, 2))
 
 
-def _settled(
-    search: _Search, candidate: Candidate, outcome: Outcome, fresh: Callable[[], nn.Module | None]
-) -> Inferred:
+def _settled(search: _Search, candidate: Candidate, fresh: Callable[[], nn.Module | None]) -> Inferred:
     """Settle the batch size: the largest usual one that goes through as well."""
     for size in BATCH_SIZES:
-        if size == TRIAL_BATCH:
+        if size == TRIAL_BATCH or not _is_affordable(search, candidate, size):
             break
         search.model = fresh() or search.model
-        larger, batch = search.run(candidate, size)
+        larger, batch = search.run(candidate, size, gradients=True)
         if larger.worked:
             return Inferred(batch, _origin(candidate, size), larger)
-    return Inferred(
-        as_batch(realise(candidate, TRIAL_BATCH), search.positional), _origin(candidate, TRIAL_BATCH), outcome
-    )
+    outcome, batch = search.run(candidate, TRIAL_BATCH, gradients=True)
+    return Inferred(batch, _origin(candidate, TRIAL_BATCH), outcome)
+
+
+def _is_affordable(search: _Search, candidate: Candidate, batch_size: int) -> bool:
+    """Whether a step on a batch stays short; counted in operations, so that every machine decides alike."""
+    batch = realise(candidate, TRIAL_BATCH)
+    if sum(t.numel() for _, t in named_tensors(batch)) < FEW_NUMBERS:
+        return True
+    with FlopCounterMode(display=False) as counter:
+        search.run(candidate, TRIAL_BATCH)
+    return counter.get_total_flops() * batch_size / TRIAL_BATCH <= FORWARD_FLOPS
 
 
 def _origin(candidate: Candidate, batch_size: int) -> Origin:

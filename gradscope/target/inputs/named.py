@@ -66,6 +66,8 @@ def on_model(model: nn.Module, where: str, folder: Path | None) -> Offer | None:
     """Return the batches a model offers as its own attributes, if it does."""
     own = unwrapped(model)
     for name in MODEL_NAMES:
+        if _is_inherited(type(own), name):
+            continue
         with user_code(f"Reading {name} of the model", folder, InputsError):
             value = getattr(own, name, None)
         if (
@@ -78,6 +80,14 @@ def on_model(model: nn.Module, where: str, folder: Path | None) -> Offer | None:
     if loader is not None and not loader.__module__.startswith(("lightning", "pytorch_lightning")):
         return _offer(own.train_dataloader, "train_dataloader", "the model", folder)
     return None
+
+
+def _is_inherited(cls: type, name: str) -> bool:
+    """Whether an attribute is the one that a library gives to all its models, whatever they take."""
+    owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+    return owner is not None and owner.__module__.startswith(
+        ("transformers.", "diffusers.", "lightning.", "pytorch_lightning.")
+    )
 
 
 def call_without_help(function: Callable[..., Any]) -> Callable[[], Any] | None:

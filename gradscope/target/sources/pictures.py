@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from gradscope.target.infer.trial import Outcome
+from gradscope.target.infer.search import FORWARD_FLOPS
 from gradscope.target.source import Offer, Trial
 from gradscope.target.subject import Batch, Origin
 
@@ -21,8 +22,6 @@ Make = Callable[[int, int], Batch]
 FEWEST = 2
 """Pictures in a trial: the fewest that BatchNorm can normalise."""
 BATCH_SIZES = (8, 4)
-FORWARD_FLOPS = 6e9
-"""Operations of one forward that a step may have: about a second with its backward on one CPU core."""
 SEED = 20
 
 
