@@ -13,12 +13,12 @@ from gradscope.metrics.facts import Facts
 from gradscope.record import Provenance, Recording, write_atomically
 from gradscope.report.html.document import render
 from gradscope.report.html.explanation import explanation, rule_name
-from gradscope.report.html.panel import Column, Panel
+from gradscope.report.html.panel import Column, Panel, Table
 from gradscope.report.html.payload import embed
 from gradscope.report.html.sharing import shareable, shared
 from gradscope.report.html.views.modules import COLUMNS, module_table
 from gradscope.report.html.views.panels import model_panels, panel_of
-from gradscope.report.html.views.places import station_of
+from gradscope.report.html.views.places import shown_name, station_of
 from gradscope.report.html.views.verdict import (
     VERDICTS,
     evidence_value,
@@ -32,6 +32,8 @@ from gradscope.rules.finding import Diagnosis, Finding
 
 MAX_FINDINGS = 60
 """Findings shown in full; beyond this nobody reads on, and the gravest come first."""
+MAX_CONFESSIONS = 60
+MAX_EVENTS = 40
 SEVERITIES = {"error": ("Error", "bad"), "warning": ("Warning", "warn"), "info": ("Note", "unsure")}
 
 
@@ -89,6 +91,8 @@ def html(recording: Recording, diagnosis: Diagnosis, *, title: str | None = None
         "module_columns": [Column(name, kind) for name, kind in COLUMNS],
         "first_step": facts.steps[0] if facts.steps else 0,
         "confessions": [(str(row["what"]), str(row["why"])) for row in recording.rows("confessions")],
+        "max_confessions": MAX_CONFESSIONS,
+        "events": event_table(facts),
         "provenance": provenance_rows(recording.provenance, facts.steps),
         "run": recording.provenance,
     }
@@ -145,6 +149,33 @@ def _shown_findings(
         )
         explained.add(finding.code)
     return shown
+
+
+def event_table(facts: Facts) -> Table | None:
+    """List what happened at a place while watching: recomputation, cuts, first non-finite numbers; None if nothing."""
+    if not facts.events:
+        return None
+    columns = (
+        Column("step", "number"),
+        Column("what"),
+        Column("where", "place"),
+        Column("op"),
+        Column("source"),
+        Column("detail", "prose"),
+    )
+    rows = [
+        (
+            event.step,
+            event.kind.replace("_", " "),
+            shown_name(event.module),
+            event.op or "",
+            f"{event.file}:{event.line}" if event.file else "",
+            event.detail or "",
+        )
+        for event in facts.events[:MAX_EVENTS]
+    ]
+    more = f" (the first {MAX_EVENTS} of {len(facts.events)})" if len(facts.events) > MAX_EVENTS else ""
+    return Table(f"What happened while watching{more}", columns, rows)
 
 
 def provenance_rows(run: Provenance, steps: Sequence[int]) -> list[tuple[str, str, bool]]:

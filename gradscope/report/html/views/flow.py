@@ -33,7 +33,7 @@ def flow_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
     if not sites:
         uncounted = len(facts.sites)
         why = NO_SITES if not uncounted else f"{NO_SITES} ({count(uncounted, 'concatenation')} not counted.)"
-        return Panel("flow", "Residual flow", "Residual flow", missing=why)
+        return Panel("flow", "Residual flow", "Residual", missing=why)
     parts: list[Picture | Table] = [_diagram(facts, sites, diagnosis)]
     if any(site.forward_ratio is not None or site.backward_ratio is not None for site in sites):
         parts.append(picture(ratio_chart(facts), _table(sites)))
@@ -41,7 +41,7 @@ def flow_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
         parts.append(picture(share_chart(sites)))
     if any(site.cosine is not None for site in sites):
         parts.append(picture(cosine_chart(sites)))
-    return Panel("flow", "Residual flow", "Residual flow", lead(sites), tuple(parts), reading=READING)
+    return Panel("flow", "Residual flow", "Residual", lead(sites), tuple(parts), reading=READING)
 
 
 def lead(sites: Sequence[Site]) -> str:
