@@ -22,7 +22,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if kappa < min(limit, thresholds["warn_kappa"]):
         return []
     severity: Severity = "error" if kappa >= limit else "info" if _has_tokens(facts) else "warning"
-    if not _comparable(facts):
+    if not _comparable(facts) or _size_alone_fails(facts):
         severity = "info"
     profile = facts.profile
     module = station_module(depth_culprit(profile, profile.decades or 0.0).station) if profile else ""
@@ -54,7 +54,7 @@ def _failing_level(facts: Facts, thresholds: Levels) -> float:
     if _largest_excess(facts) >= thresholds["decades"]:
         return thresholds["warn_kappa"]
     if not _has_tokens(facts):
-        return thresholds["kappa" if facts.rescales_gradients else "sgd_kappa"]
+        return thresholds["kappa"]
     alike = max(facts.token_cosines, default=0.0) >= levels.WARN_LATER_TOKEN_COSINE.value
     return thresholds["kappa"] if alike else math.inf
 
@@ -66,6 +66,12 @@ def _has_tokens(facts: Facts) -> bool:
 def _largest_excess(facts: Facts) -> float:
     profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
     return max((abs(facts.excess_decades(profile) or 0.0) for profile in profiles), default=0.0)
+
+
+def _size_alone_fails(facts: Facts) -> bool:
+    """Whether the gradient's size fails already: GS101 or GS102 name the place, and lost directions come with it."""
+    fail = levels.FAIL_DECADES if facts.rescales_gradients else levels.FAIL_DECADES_SGD
+    return _largest_excess(facts) >= fail.value
 
 
 def _comparable(facts: Facts) -> bool:
@@ -136,7 +142,6 @@ RULE = Rule(
     summary="Few directions carry the gradient through the stream, whatever its norm.",
     thresholds=(
         levels.FAIL_ANISOTROPY,
-        levels.FAIL_ANISOTROPY_SGD,
         levels.WARN_ANISOTROPY,
         levels.ANISOTROPY_WITH_DECADES,
     ),
