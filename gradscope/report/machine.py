@@ -16,6 +16,9 @@ MACHINE_SCHEMA = 1
 ALWAYS_PRESENT_METRICS = ("decades", "decades_per_block", "num_blocks", "jacobian_anisotropy", "token_cosine")
 """Metrics every object has, null where they were not measured."""
 
+_PLACEMENTS = {"output": "none"}
+"""The view's four words say where the stream is normalised; a norm at the branch's end alone does not touch it."""
+
 
 def to_object(recording: Recording, diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the machine view, ready for `json.dumps(..., allow_nan=False)`.
@@ -69,7 +72,7 @@ def _sites(recording: Recording, step: int | None) -> list[dict[str, Any]]:
                 "name": site["name"],
                 "module": site["module"],
                 "kind": site["kind"],
-                "placement": site["placement"],
+                "placement": _PLACEMENTS.get(site["placement"], site["placement"]),
                 "branches": list(site["branches"] or ()),
                 "forward_ratio": _plain(ratio(row.get("branch_norm"), row.get("skip_norm"))),
                 "backward_ratio": _plain(ratio(row.get("branch_grad_norm"), row.get("skip_grad_norm"))),

@@ -74,3 +74,10 @@ def test_metrics_that_were_not_measured_are_null() -> None:
     content = to_object(*nothing_measured())
     assert content["metrics"]["decades"] is None
     assert content["metrics"]["jacobian_anisotropy"] is None
+
+
+def test_a_norm_at_the_end_of_the_branch_alone_is_none_of_the_documented_placements() -> None:
+    recording, diagnosis = healthy(2)
+    recording.tables["sites"]["placement"][:] = ["output", None]
+    content = to_object(recording, diagnosis)
+    assert [site["placement"] for site in content["residual_sites"]] == ["none", None]

@@ -13,7 +13,13 @@ from gradscope.report.names import visible
 from gradscope.report.numbers import plural
 from gradscope.report.terminal.layout import draw_pairs, joined
 
-_PLACEMENTS = {"pre": "pre-norm", "post": "post-norm", "sandwich": "norm before and after", "none": "no norm"}
+_PLACEMENTS = {
+    "pre": "pre-norm",
+    "post": "post-norm",
+    "sandwich": "norm before and after",
+    "output": "norm at the branch's end",
+    "none": "no norm",
+}
 
 
 def draw_header(recording: Recording, console: Console, glyphs: Glyphs) -> None:
