@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,7 +62,9 @@ def read_pickled(path: Path, kind: type[GradscopeError]) -> Any:
         GradscopeError: Of `kind`.
     """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about formats that end in an error anyway
+            return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if (wanted := _wanted_global(str(error))) is None:
             raise kind(
