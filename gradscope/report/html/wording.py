@@ -7,6 +7,7 @@ import math
 MINUS = "\u2212"
 SAME_SIZE_DECADES = 0.1
 """Within a quarter either way: called "about the same size"."""
+SMALLEST_PERCENT = 0.1
 WRITTEN_OUT = 1e7
 """Factors below ten million are written out, larger ones as powers of ten."""
 
@@ -79,12 +80,14 @@ def percent(share: float | None) -> str:
     """Write a share as a percentage.
 
     Example:
-        >>> percent(0.0832), percent(1.0)
-        ('8.3 %', '100 %')
+        >>> percent(0.0832), percent(1.0), percent(0.0003)
+        ('8.3 %', '100 %', 'under 0.1 %')
     """
     if share is None or math.isnan(share):
         return "–"
     value = 100 * share
+    if 0 < value < SMALLEST_PERCENT:
+        return f"under {SMALLEST_PERCENT} %"
     return f"{value:.1f} %" if 0 < abs(value) < 10 else f"{value:.0f} %"  # noqa: PLR2004 - one digit before the point
 
 
