@@ -27,7 +27,7 @@ from gradscope.report.console import rendered
 from gradscope.report.terminal.layout import draw_note
 
 HELP = """
-Run a classic experiment on residual connections and normalisation, and compare it with what is written about it.
+Run a classic experiment on skips and norms, and judge what is written about it.
 
 Each experiment trains or measures small models on this machine and judges published claims by its numbers: holds, does
 not hold, depends. Without a name the experiments are listed.

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from gradscope.cli.complaint import complain
 from gradscope.cli.debugging import debug_wanted
 from gradscope.cli.emit import close_quietly
 from gradscope.errors import EXIT_CLEAN, EXIT_ERROR, EXIT_INTERRUPTED, GradscopeError
 
 PROGRAM = "gradscope"
+
+
+def _complain(error: GradscopeError) -> None:
+    from gradscope.cli.complaint import complain  # late: most runs have nothing to complain about
+
+    complain(error)
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -33,16 +38,16 @@ def run_command(arguments: Sequence[str]) -> int:
     except typer.Exit as ended:
         return ended.exit_code
     except GradscopeError as error:
-        complain(error)
+        _complain(error)
         _debug()
         return error.exit_code
     except KeyboardInterrupt:
-        complain(GradscopeError("interrupted; nothing had been measured yet."))
+        _complain(GradscopeError("interrupted; nothing had been measured yet."))
         return EXIT_INTERRUPTED
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # how rich says that the reader of a help page has gone
             return EXIT_CLEAN
-        complain(GradscopeError(f"the model's code called sys.exit({ended.code!r}).", rule="It must return a model."))
+        _complain(GradscopeError(f"the model's code called sys.exit({ended.code!r}).", rule="It must return a model."))
         return EXIT_ERROR
     except OSError as error:
         if error.errno != errno.EPIPE:
@@ -52,7 +57,7 @@ def run_command(arguments: Sequence[str]) -> int:
         usage = getattr(error, "format_message", None)  # typer's own complaints: a wrong option, a missing argument
         if usage is None:
             return _unexpected(error)
-        complain(GradscopeError(usage(), hint=_help_command(error)))
+        _complain(GradscopeError(usage(), hint=_help_command(error)))
         return EXIT_ERROR
     finally:
         close_quietly(sys.stdout)
@@ -61,7 +66,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _unexpected(error: BaseException) -> int:
     hint = "the same command with --debug shows the traceback"
     told = f": {error}" if str(error) else ""
-    complain(GradscopeError(f"unexpected {type(error).__name__}{told}", hint=hint))
+    _complain(GradscopeError(f"unexpected {type(error).__name__}{told}", hint=hint))
     _debug()
     return EXIT_ERROR
 

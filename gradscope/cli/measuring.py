@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from contextlib import redirect_stdout
 
 from gradscope.cli.progress import showing_progress
 from gradscope.cli.request import Request
-from gradscope.errors import ConfigError
+from gradscope.errors import ConfigError, MissingLibraryError
 from gradscope.probe.settings import DEFAULT_WATCHED_STEPS, ProbeSettings
 from gradscope.record import Recording
 
@@ -18,6 +19,12 @@ def measured(request: Request) -> Recording:
     Ctrl-C while steps are taken returns what had been measured, marked partial.
     """
     settings = probe_settings(request)
+    if importlib.util.find_spec("torch") is None:
+        raise MissingLibraryError(
+            "measuring needs torch, which is not installed.",
+            rule="Saved runs can be shown and judged without it.",
+            hint="pip install torch",
+        )
     with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
         from gradscope.probe import MeasurementInterrupted, measure
         from gradscope.target import load
