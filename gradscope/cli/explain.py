@@ -18,7 +18,7 @@ from gradscope.gate.selection import split_codes
 from gradscope.report.console import rendered
 from gradscope.report.names import visible
 from gradscope.report.rulebook import ALL_RULES
-from gradscope.report.terminal.layout import SEVERITY_STYLES
+from gradscope.report.terminal.layout import SEVERITY_STYLES, draw_note
 from gradscope.rules.registry import rule as registered
 from gradscope.rules.rule import Rule
 
@@ -88,4 +88,4 @@ def _draw(rule: Rule, console: Console) -> None:
         console.print(Text("Thresholds", style="bold"))
     for threshold in rule.thresholds:
         console.print(Text(f"{rule.code}.{threshold.name} = {threshold.value:g}", style="cyan"))
-        console.print(Text(f"  {threshold.unit}. {threshold.why} Source: {threshold.source}.", style="dim"))
+        draw_note(console, f"{threshold.unit}. {threshold.why} Source: {threshold.source}.")

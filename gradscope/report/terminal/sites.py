@@ -11,6 +11,9 @@ from gradscope.report.names import fit, fit_dotted, visible
 from gradscope.report.numbers import magnitude, ratio
 from gradscope.report.terminal.layout import draw_title
 
+_NUMBER_CELLS = 43
+"""Cells of kind, norm, both ratios and the cosine, with the spaces in front of them."""
+
 
 def draw_sites(recording: Recording, console: Console, glyphs: Glyphs) -> None:
     """Print every residual addition with its kind, ratios, cosine and source line."""
@@ -19,7 +22,8 @@ def draw_sites(recording: Recording, console: Console, glyphs: Glyphs) -> None:
     draw_title(console, "Residual additions", "branch over skip, forward and backward; cosine of the two gradients")
     step = recording.watched_steps[0] if recording.watched_steps else None
     stats = {row["site"]: row for row in recording.rows("site_stats") if row["step"] == step}
-    name_cells = max(16, console.width - 2 - 11 - 9 - 8 - 8 - 7 - 22)
+    source_cells = 20 if any(recording.tables["sites"]["file"]) else 0
+    name_cells = max(16, console.width - 2 - _NUMBER_CELLS - source_cells)
     heading = f"  {'':<{name_cells}} {'kind':<10} {'norm':<8} {'fwd f/x':>7} {'bwd f/x':>7} {'cosine':>6}"
     console.print(Text(heading, style="dim"), no_wrap=True, overflow="crop")
     for number, site in enumerate(recording.rows("sites")):
