@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gradscope.probe.chain import resamples
@@ -29,7 +30,7 @@ WORKED = 16
 _SHAPE_ONLY = frozenset({Effect.HAND_ON})
 
 
-@dataclass(slots=True)
+@dataclass
 class Region:
     """What lies between a join and a branch's end.
 
@@ -46,6 +47,7 @@ class Region:
         modulates: The join goes into another stream's branch on the way, not into that stream.
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
+        blocks: Residual blocks on the way that were stepped over: their operations are not among `nodes`.
     """
 
     graph: Graph
@@ -61,6 +63,7 @@ class Region:
     modulates: bool = False
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
+    blocks: list[Residual] = field(default_factory=list)
 
     @property
     def works(self) -> bool:
@@ -75,13 +78,31 @@ class Region:
     @property
     def readers(self) -> list[tuple[int, int]]:
         """The branch's operations that read the join: (node, position among its inputs)."""
-        inside = set(self.nodes)
-        return [(node, position) for node, position in self.graph.readers(self.join) if node in inside]
+        return self.readers_of(self.join)
+
+    def readers_of(self, tensor: Tensor) -> list[tuple[int, int]]:
+        """Return the branch's operations that read a tensor: (node, position among its inputs)."""
+        return [place for place in self.graph.readers(tensor) if self.holds(place[0], tensor)]
+
+    def holds(self, node: int, tensor: Tensor) -> bool:
+        """Tell whether a reader of a tensor lies on the branch, in a residual block that was stepped over as well."""
+        if node in self.members:
+            return True
+        return any(
+            block.region.holds(node, tensor)
+            for block in self.blocks
+            if tensor == block.join or tensor in block.region.entries
+        )
+
+    @cached_property
+    def members(self) -> frozenset[int]:
+        """The operations that depend on the join, as a set."""
+        return frozenset(self.nodes)
 
     @property
     def only_added(self) -> bool:
         """Everything on the branch that reads the join adds it to something else: it is a bias or a position."""
-        inside = set(self.nodes)
+        inside = self.members
         stack, seen = [self.join], {self.join}
         while stack:
             for node, _ in self.graph.readers(stack.pop()):
@@ -105,7 +126,7 @@ class Region:
 
     def _parts_read(self) -> list[Part | None] | None:
         """The parts of the join that the branch reads, None where it reads all of it somewhere."""
-        inside = set(self.nodes)
+        inside = self.members
         found: list[Part | None] = []
         stack = [self.join]
         while stack:
@@ -191,6 +212,8 @@ class _Paths:
             mask, curves = _past_operation(self.graph, node, masks)
         self.reach[node] = mask
         self.region.nodes.append(node)
+        if block is not None:
+            self.region.blocks.append(block)
         self.region.normed |= effect is Effect.NORM
         if curved or curves:
             self.curved.add(node)

@@ -31,24 +31,17 @@ class SiteFlow:
     """
 
     __slots__ = (
-        "_branch",
-        "_rows",
-        "_skip",
-        "_sum",
-        "_waiting",
-        "branch",
-        "dot",
-        "grad",
-        "has_skip",
-        "keep",
-        "num_readers",
-        "skip",
-    )
+        "_branch", "_carried", "_rows", "_skip", "_sum", "_total", "_waiting", "branch", "dot", "grad", "has_skip",
+        "keep", "num_readers", "shared", "skip",
+    )  # fmt: skip
 
-    def __init__(self, rows: Rows, num_readers: int) -> None:
+    def __init__(
+        self, rows: Rows, num_readers: int, *, has_skip: bool = False, shared: tuple[tuple[Any, int], ...] = ()
+    ) -> None:
         self._rows = rows
         self.num_readers = num_readers
-        self.has_skip = False
+        self.has_skip = has_skip
+        self.shared = shared
         self.keep = False
         self.grad: Handle | None = None
         self.skip: Handle | None = None
@@ -57,7 +50,9 @@ class SiteFlow:
         self._sum: torch.Tensor | None = None
         self._skip: torch.Tensor | None = None
         self._branch: torch.Tensor | None = None
+        self._total: torch.Tensor | None = None
         self._waiting = num_readers
+        self._carried = not shared
 
     def summed(self, gradient: torch.Tensor) -> None:
         """Take the gradient with respect to the sum."""
@@ -71,35 +66,49 @@ class SiteFlow:
         gradient = _plus(self._skip, gradient) if self.keep else gradient
         self.skip = self.grad if same else self._rows.norm(gradient)
         self._skip = gradient
-        self._finish_early()
+        if not self.keep:
+            self._sum = None
+        self._settle()
 
     def branched(self, gradient: torch.Tensor | None) -> None:
         """Take what one reader of the branch sends back to the stream."""
         if gradient is not None:
-            self._branch = _plus(self._branch, _wide(gradient))
+            self._branch = _plus(self._branch, gradient if self.shared else _wide(gradient))
         self._waiting -= 1
-        # A skip that is scaled may send its gradient after the branch has: the inner product needs both.
-        if self._waiting <= 0 and (self._skip is not None or not self.has_skip):
-            self.finish()
+        self._settle()
+
+    def carry(self) -> None:
+        """Send the branch's gradient through the operations that it shares with others, before these run for all."""
+        gradient = self._branch
+        for node, position in self.shared:
+            if gradient is not None:
+                sent = node(gradient, *(None,) * (len(node._input_metadata) - 1))
+                gradient = sent[position] if isinstance(sent, tuple) else sent
+        self._branch = gradient
+        self._carried = True
+        self._settle()
 
     def finish(self) -> None:
         """Measure what the branch has sent back, and let go of the tensors."""
         if self._branch is not None:
-            self.branch = self._rows.norm(self._branch)
-            if self._skip is not None and self._skip.shape == self._branch.shape:
-                self.dot = self._rows.dot(_wide(self._skip), self._branch)
+            branch = _plus(self._total, _wide(self._branch)) if self.keep else _wide(self._branch)
+            self.branch = self._rows.norm(branch)
+            if self._skip is not None and self._skip.shape == branch.shape:
+                self.dot = self._rows.dot(_wide(self._skip), branch)
+            self._total = branch
+        self._branch = None
         self._waiting = self.num_readers
+        self._carried = not self.shared
         if not self.keep:
-            self._sum = self._skip = self._branch = None
+            self.release()
 
     def release(self) -> None:
-        """Let go of everything."""
-        self._sum = self._skip = self._branch = None
+        """Let go of every tensor."""
+        self._sum = self._skip = self._branch = self._total = None
 
-    def _finish_early(self) -> None:
-        if not self.keep:
-            self._sum = None
-        if self._waiting <= 0:
+    def _settle(self) -> None:
+        """Finish where both sides are there. A skip that is scaled may send its gradient after the branch has."""
+        if self._waiting <= 0 and self._carried and (self._skip is not None or not self.has_skip):
             self.finish()
 
 
@@ -125,11 +134,13 @@ class Flows:
         self._kept: dict[int, torch.Tensor] = {}
         self._keep = False
         for plan in plans:
-            flow = SiteFlow(rows, len(plan.branch) if plan is not None else 0)
-            flow.has_skip = plan is not None and plan.skip is not None
+            if plan is None:
+                self.sites.append(SiteFlow(rows, 0))
+                continue
+            shared = tuple((graph.nodes[node], position) for node, position in plan.shared)
+            flow = SiteFlow(rows, len(plan.branch), has_skip=plan.skip is not None, shared=shared)
             self.sites.append(flow)
-            if plan is not None:
-                self._attach(graph, plan, flow)
+            self._attach(graph, plan, flow)
         for number, (node, output_nr) in enumerate(stations):
             self._hooks.append(node.register_prehook(self._at_station(number, output_nr)))
 
@@ -153,12 +164,15 @@ class Flows:
         self._kept.clear()
         for flow in self.sites:
             flow.release()
+            flow.shared = ()
 
     def _attach(self, graph: Graph, plan: Plan, flow: SiteFlow) -> None:
         self._hooks.append(graph.nodes[plan.node].register_prehook(self._incoming(flow.summed)))
         if plan.skip is not None:
             node, position = plan.skip
             self._hooks.append(graph.nodes[node].register_hook(self._outgoing(position, flow.skipped)))
+        if flow.shared:
+            self._hooks.append(flow.shared[0][0].register_prehook(self._before(flow.carry)))
         for node, position in plan.branch:
             self._hooks.append(graph.nodes[node].register_hook(self._outgoing(position, flow.branched, empty=True)))
 
@@ -167,6 +181,14 @@ class Flows:
             if self.listening and gradients[0] is not None:
                 with torch.no_grad(), torch._C.DisableTorchFunction():
                     take(gradients[0].detach())
+
+        return hook
+
+    def _before(self, take: Callable[[], None]) -> Callable[[Gradients], None]:
+        def hook(_: Gradients) -> None:
+            if self.listening:
+                with torch.no_grad(), torch._C.DisableTorchFunction():
+                    take()
 
         return hook
 

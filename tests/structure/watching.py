@@ -1,0 +1,146 @@
+"""Run one step of a small model under the structure finder, and compare its flows with explicit autograd."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.graph import GradientEdge
+
+from gradscope.probe.additions import AdditionRecorder
+from gradscope.probe.calls import CallTracker
+from gradscope.probe.flows import SiteFlow
+from gradscope.probe.rows import Rows
+from gradscope.probe.sites import Site
+from gradscope.probe.structure import Structure, analyse, attach
+
+
+@dataclass
+class Seen:
+    """What a watched step has shown."""
+
+    structure: Structure
+    loss: torch.Tensor
+    flows: list[SiteFlow]
+    station_grads: list[float | None]
+    numbers: list[float]
+
+    @property
+    def counted(self) -> list[Site]:
+        return [site for site in self.structure.sites if site.counted]
+
+    @property
+    def kinds(self) -> list[str]:
+        return [site.kind for site in self.counted]
+
+    def number(self, handle: int | None) -> float | None:
+        return None if handle is None else self.numbers[handle]
+
+
+def plain_loss(output: Any) -> torch.Tensor:
+    """A loss that no norm at the end makes trivial."""
+    weight = torch.cos(torch.arange(output.numel(), dtype=output.dtype)).reshape(output.shape)
+    return (output * weight).sum()
+
+
+def structure_of(
+    model: nn.Module, *inputs: Any, loss: Callable[[Any], torch.Tensor] = plain_loss
+) -> Structure:
+    """Analyse one forward."""
+    with CallTracker(model) as calls, AdditionRecorder(calls) as recorder:
+        value = loss(model(*inputs))
+    return analyse([value], recorder, model)
+
+
+def watched(
+    model: nn.Module,
+    *inputs: Any,
+    loss: Callable[[Any], torch.Tensor] = plain_loss,
+    retain: bool = False,
+) -> Seen:
+    """Run a forward and backward with everything attached."""
+    rows = Rows()
+    with CallTracker(model) as calls, AdditionRecorder(calls, rows) as recorder:
+        value = loss(model(*inputs))
+    structure = analyse([value], recorder, model)
+    flows = attach(structure, rows)
+    value.backward(retain_graph=retain)
+    flows.finish()
+    flows.remove()
+    stations = list(flows.stations)
+    numbers = rows.read()
+    return Seen(structure, value, flows.sites, [None if h is None else numbers[h] for h in stations], numbers)
+
+
+def explicit_flows(structure: Structure, loss: torch.Tensor) -> list[tuple[float, float, float, float] | None]:
+    """Ask autograd itself, on a retained graph: gradient at the sum, through skip, through branch, inner product.
+
+    Through the skip: the chain rule along its operations. Through the branch: `torch.autograd.grad` of the sum with
+    respect to the stream, less the skip; in a parallel group of the branch's own term.
+    """
+    graph = structure.graph
+    assert graph is not None
+    found: list[tuple[float, float, float, float] | None] = []
+    for site in structure.sites:
+        residual = site.residual
+        if residual is None or not site.alive or not site.counted or graph.is_raw(residual.join[0]):
+            found.append(None)
+            continue
+        total = _grad(loss, GradientEdge(graph.nodes[residual.node], 0), None)
+        join = GradientEdge(graph.nodes[residual.join[0]], residual.join[1])
+        skip = _along(graph, residual, total)
+        if residual.link.sums:
+            branch = _through_branch(graph, residual, total, join)
+        else:
+            everything = _grad(GradientEdge(graph.nodes[residual.node], 0), join, total)
+            branch = everything - skip
+        found.append((_norm(total), _norm(skip), _norm(branch), float((skip * branch).detach().sum())))
+    return found
+
+
+def _adder(graph: Any, residual: Any, total: torch.Tensor) -> tuple[int, Any]:
+    """The node whose inputs are the terms, and what it sends back to each of them."""
+    sent = graph.nodes[residual.node](total)
+    if graph.names[residual.node] != "Sum":
+        return residual.node, sent
+    stack = graph.inputs[residual.node][0][0]
+    return stack, graph.nodes[stack](sent if isinstance(sent, torch.Tensor) else sent[0])
+
+
+def _along(graph: Any, residual: Any, total: torch.Tensor) -> torch.Tensor:
+    """Carry the gradient at the sum along the skip alone, operation by operation."""
+    node, sent = _adder(graph, residual, total)
+    links = []
+    link = residual.link
+    while link is not None:
+        links.insert(0, link)
+        link = link.previous
+    for nearer, tensor in zip([None, *links[:-1]], links, strict=True):
+        reader = node if nearer is None else nearer.tensor[0]
+        if nearer is not None:
+            sent = graph.nodes[reader](gradient)
+        positions = [p for source, number, p in graph.inputs[reader] if (source, number) == tensor.tensor]
+        position = residual.skip.position if nearer is None and residual.skip.position in positions else positions[0]
+        gradient = sent[position] if isinstance(sent, tuple) else sent
+    return gradient
+
+
+def _through_branch(graph: Any, residual: Any, total: torch.Tensor, join: GradientEdge) -> torch.Tensor:
+    _, sent = _adder(graph, residual, total)
+    tensor = residual.branch.tensors[0]
+    return _grad(GradientEdge(graph.nodes[tensor[0]], tensor[1]), join, sent[residual.branch.position])
+
+
+def _grad(output: Any, into: GradientEdge, gradient: torch.Tensor | None) -> torch.Tensor:
+    grads = None if gradient is None else (gradient,)
+    found = torch.autograd.grad((output,), (into,), grad_outputs=grads, retain_graph=True, allow_unused=True)[0]
+    assert found is not None
+    return found
+
+
+def _norm(tensor: torch.Tensor) -> float:
+    return math.sqrt(float((tensor.detach().double().abs() ** 2).sum()))
