@@ -19,6 +19,7 @@ from gradscope.report.html import html, read_back, write
 from gradscope.report.html.comparison import Compared, Comparison, html_comparison
 from gradscope.report.html.experiment import html_experiment
 from gradscope.report.html.payload import MAX_NUMBERS, embed, spread
+from gradscope.report.html.sweep import Curve, Sweep, SweepPoint, html_sweep
 from gradscope.rules import RULES, diagnose
 from tests.html import large
 from tests.html.pages import MODELS, diagnosed, with_signals
@@ -141,6 +142,28 @@ def test_comparison_over_seeds_shows_their_spread() -> None:
     text = html_comparison(Comparison(models))
     assert "seeded, median of 3 seeds" in text
     assert 'class="band' in text
+
+
+def test_sweep_shows_networks_law_and_limits() -> None:
+    points = [
+        SweepPoint(depth, -0.1 * depth, "will-train" if depth < 35 else "will-not-train", "plain")
+        for depth in (6, 12, 48)
+    ]
+    law = Curve("exponential", [6, 96], [-0.6, -9.6], [-0.7, -10.0], [-0.5, -9.0])
+    sweep = Sweep("plain, layers", "It loses 0.1 decades a layer and breaks at 35.", "layers", "decades", points,
+                  (law, Curve("power law", [6, 96], [-0.6, -4.0])), ((-3.5, "will not train"),))  # fmt: skip
+    text = html_sweep(sweep)
+    for words in (
+        "breaks at 35",
+        "exponential",
+        "95 % for one network",
+        "power law",
+        'class="limit bad"',
+        "Will not train",
+    ):
+        assert words in text
+    nothing = Sweep("plain", "Nothing.", "layers", "decades", [SweepPoint(6, None, "cannot-say")])
+    assert "there is nothing to draw" in html_sweep(nothing)
 
 
 def test_experiment_shows_claims_and_tables() -> None:
