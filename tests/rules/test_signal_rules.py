@@ -1,5 +1,6 @@
 import pytest
 
+from gradscope.record import Recording
 from gradscope.rules import diagnose
 from tests.rules.altered import copied, edit
 from tests.support.recordings import add, stack
@@ -147,6 +148,13 @@ def test_one_steep_block_in_a_flat_stack_is_a_cliff():
     assert not found(stack(10, decades_per_block=-0.2), "GS103")
 
 
+def test_a_steep_block_among_uneven_ones_is_no_cliff():
+    # Every block changes the gradient by 1 to 2 decades up or down: 1.9 is nothing unusual there.
+    jumps = [0.0, 1.0, -1.2, 1.4, -1.6, 1.8, -1.0, 1.2, -1.4, 1.6, -1.9]
+    recording = edit(stack(10), "stream_stats", "grad_norm", lambda row: 10 ** sum(jumps[: row["station"] + 1]))
+    assert not found(recording, "GS103")
+
+
 def recurrent(decades, calls=40):
     recording = copied(stack(2))
     rows = [add(recording.tables["calls"], module="cell", call=t, shape=[4, 8], dtype="float32") for t in range(calls)]
@@ -178,6 +186,14 @@ def test_a_gradient_that_underflows_through_time_vanishes():
     (finding,) = found(recording, "GS107")
     assert finding.severity == "error"
     assert finding.evidence["unreached_calls"] > 10
+
+
+def test_one_activation_shared_by_all_layers_is_not_time():
+    recording = recurrent(-18)
+    kept = {column: values[:-1] for column, values in recording.tables["parameters"].items()}
+    without_weights = Recording(recording.provenance, {**recording.tables, "parameters": kept})
+    assert recording.tables["parameters"]["name"][-1] == "cell.weight_hh"
+    assert not found(without_weights, "GS107")
 
 
 def test_two_calls_are_weight_sharing_not_time():
