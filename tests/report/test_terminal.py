@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -150,3 +151,11 @@ def test_what_was_not_measured_is_told() -> None:
 def test_next_commands_can_be_pasted_into_a_shell() -> None:
     assert "gradscope explain GS101" in drawn(sick())
     assert "'[b] [/0]" in drawn(hostile(), 400)
+
+
+def test_no_command_is_offered_for_a_model_that_has_no_target() -> None:
+    recording, diagnosis = healthy()
+    at_hand = Recording(replace(recording.provenance, target="Net"), recording.tables)
+    assert "Next" not in drawn((at_hand, diagnosis))
+    own = Recording(replace(recording.provenance, target="train.py --lr 1", own_loop=True), recording.tables)
+    assert "gradscope run --check train.py --lr 1" in drawn((own, diagnosis))

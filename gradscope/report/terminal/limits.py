@@ -32,6 +32,8 @@ def draw_limits(recording: Recording, console: Console, *, show_all: bool) -> No
 def draw_next(recording: Recording, diagnosis: Diagnosis, console: Console) -> None:
     """Print the commands a reader is likely to want, ready to paste."""
     commands = next_commands(recording, diagnosis)
+    if not commands:
+        return
     draw_title(console, "Next")
     width = max(len(command) for command, _ in commands)
     for command, purpose in commands:

@@ -19,7 +19,7 @@ def draw_sites(recording: Recording, console: Console, glyphs: Glyphs) -> None:
     """Print every residual addition with its kind, ratios, cosine and source line."""
     if not recording.num_rows("sites"):
         return
-    draw_title(console, "Residual additions", "branch over skip, forward and backward; cosine of the two gradients")
+    draw_title(console, "Residual additions", "f/x: branch over skip; cosine of the two gradients")
     step = recording.watched_steps[0] if recording.watched_steps else None
     stats = {row["site"]: row for row in recording.rows("site_stats") if row["step"] == step}
     source_cells = 20 if any(recording.tables["sites"]["file"]) else 0
