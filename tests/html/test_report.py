@@ -14,7 +14,7 @@ import pytest
 from gradscope.errors import ConfigError, RecordError
 from gradscope.metrics.expected import expected_decades
 from gradscope.metrics.facts import Facts
-from gradscope.record import Recording
+from gradscope.record import Recording, empty_table
 from gradscope.report.html import html, read_back, write
 from gradscope.report.html.comparison import Compared, Comparison, html_comparison
 from gradscope.report.html.experiment import html_experiment
@@ -23,7 +23,7 @@ from gradscope.report.html.sweep import Curve, Sweep, SweepPoint, html_sweep
 from gradscope.rules import RULES, diagnose
 from tests.html import large
 from tests.html.pages import MODELS, diagnosed, with_signals
-from tests.support.recordings import build, stack
+from tests.support.recordings import add, build, stack
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "large"])
@@ -142,6 +142,20 @@ def test_comparison_over_seeds_shows_their_spread() -> None:
     text = html_comparison(Comparison(models))
     assert "seeded, median of 3 seeds" in text
     assert 'class="band' in text
+
+
+def test_a_module_called_again_and_again_is_shown_through_time() -> None:
+    tables = {name: empty_table(name) for name in ("modules", "calls", "steps", "call_stats")}
+    add(tables["modules"], name="cell", type="RNNCell", role="recurrent", num_parameters=1, called=True)
+    add(tables["steps"], step=0, loss=1.0)
+    for call in range(20):
+        row = add(tables["calls"], module="cell", call=call)
+        add(tables["call_stats"], step=0, call=row, forward_norm=1.0, grad_norm=10.0 ** (call - 19))
+    recording = build(tables)
+    text = html(recording, diagnose(recording))
+    assert "cell is called 20 times; at its first call the gradient is 10¹⁹× smaller than at its last." in text
+    assert 'id="chart-time"' in text
+    assert "Gradient through time" not in html(*diagnosed("healthy"))
 
 
 def test_sweep_shows_networks_law_and_limits() -> None:

@@ -12,7 +12,7 @@ NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 LONG_AXIS_DECADES = 2.5
 SHORT_AXIS_DECADES = 0.7
 """From LONG on, powers of ten are ticks enough; below SHORT, 1-2-5 would leave one or none."""
-HEADROOM = 0.06
+HEADROOM = 0.08
 """Free space above and below the data, as a share of its span, so that no line touches the frame."""
 
 

@@ -7,6 +7,8 @@ import math
 MINUS = "\u2212"
 SAME_SIZE_DECADES = 0.1
 """Within a quarter either way: called "about the same size"."""
+ROUNDS_UP = 1 - math.log10(9.5)
+"""log10 of what makes 9.5 a 10: a leading digit never rounds to ten."""
 SMALLEST_PERCENT = 0.1
 WRITTEN_OUT = 1e7
 """Factors below ten million are written out, larger ones as powers of ten."""
@@ -45,15 +47,17 @@ def factor(decades: float) -> str:
     """Write a number of decades as a factor, whatever its sign.
 
     Example:
-        >>> factor(-4.2), factor(0.3)
-        ('16,000×', '2×')
+        >>> factor(-4.2), factor(0.3), factor(12.78), factor(-300.0)
+        ('16,000×', '2×', '6·10¹²×', '10³⁰⁰×')
     """
     size = abs(decades)
     if not math.isfinite(size):
         return "infinitely"
     value = 10**size if size < math.log10(WRITTEN_OUT) else 0.0
     if not value:
-        return f"10{_raised(round(size))}×"
+        exponent = math.floor(size + ROUNDS_UP)
+        first = round(10 ** (size - exponent))
+        return f"{f'{first}·' if first > 1 else ''}10{_raised(exponent)}×"
     if value < 10:  # noqa: PLR2004 - one digit before the point
         return f"{value:.2g}×"
     rounded = float(f"{value:.2g}")
@@ -74,6 +78,17 @@ def change(decades: float | None, *, grows: str = "larger", shrinks: str = "smal
     if abs(decades) < SAME_SIZE_DECADES:
         return "about the same size"
     return f"{factor(decades)} {grows if decades > 0 else shrinks}"
+
+
+def compared(decades: float | None) -> str:
+    """Say how one end compares with the other, ready for the other end's name.
+
+    Example:
+        >>> compared(-4.2) + " the loss end", compared(0.0) + " the loss end"
+        ('16,000× smaller than at the loss end', 'about the same size as at the loss end')
+    """
+    words = change(decades)
+    return f"{words} as at" if words.startswith("about") else f"{words} than at"
 
 
 def percent(share: float | None) -> str:

@@ -16,7 +16,7 @@ from gradscope.report.html.scale import finite
 from gradscope.report.html.sharing import shorten
 from gradscope.report.html.views.places import culprits
 from gradscope.report.html.views.through_time import time_chart
-from gradscope.report.html.wording import change, count
+from gradscope.report.html.wording import change, compared, count
 from gradscope.rules.finding import Diagnosis
 
 FAMILIES = ("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS2")
@@ -38,7 +38,7 @@ def profile_panel(facts: Facts, diagnosis: Diagnosis) -> Panel:
         "Depth",
         reading="Left is the input, right the loss. A flat line means that every layer hears the loss equally loudly. "
         "A line that falls to the left means vanishing gradients, one that rises to the left exploding ones. "
-        "Each tick of the vertical axis is a factor of ten.",
+        "The vertical axis counts in factors, not in steps.",
     )
     profiles = list(facts.profiles.values())
     time = time_chart(facts, diagnosis)
@@ -62,8 +62,7 @@ def lead(facts: Facts) -> str:
     words = []
     if profile.decades is not None:
         words.append(
-            f"At step {profile.step} the gradient at the input end is {change(profile.decades)} "
-            f"{'as' if 'same' in change(profile.decades) else 'than'} at the loss end, "
+            f"At step {profile.step} the gradient at the input end is {compared(profile.decades)} the loss end, "
             f"over {count(profile.num_blocks, 'block')}."
         )
     if profile.lost_below:

@@ -10,17 +10,19 @@ from gradscope.metrics.time import TimeProfile
 from gradscope.report.html.chart import DOTS_UP_TO, Axis, Chart, Mark, Role, Series
 from gradscope.report.html.sharing import shorten
 from gradscope.report.html.views.places import shown_name
-from gradscope.report.html.wording import change
+from gradscope.report.html.wording import compared
 from gradscope.rules.finding import Diagnosis
 
 MAX_LINES = 4
+FEWEST_GRADIENTS = 3
+"""Calls with a gradient that make a line; a module whose last call alone is used has none through time."""
 ROLES: tuple[Role, ...] = ("main", "branch", "third", "other")
 
 
 def time_chart(facts: Facts, diagnosis: Diagnosis) -> Chart | None:
     """Draw the gradient per call of the modules that are called most; None where none is called repeatedly."""
     blamed = {finding.module for finding in diagnosis.findings if finding.code == "GS107"}
-    profiles = [profile for profile in facts.time_profiles if any(profile.grad_norm)]
+    profiles = [profile for profile in facts.time_profiles if sum(map(bool, profile.grad_norm)) >= FEWEST_GRADIENTS]
     profiles.sort(key=lambda profile: (profile.module not in blamed, -len(profile.grad_norm)))
     profiles = profiles[:MAX_LINES]
     if not profiles:
@@ -41,8 +43,8 @@ def time_chart(facts: Facts, diagnosis: Diagnosis) -> Chart | None:
 def lead(profile: TimeProfile) -> str:
     """Say how the gradient changes from the last call to the first."""
     return (
-        f"`{shorten(shown_name(profile.module), 60)}` is called {len(profile.grad_norm)} times; at its first call the "
-        f"gradient is {change(profile.decades)} than at its last."
+        f"{shorten(shown_name(profile.module), 60)} is called {len(profile.grad_norm)} times; at its first call the "
+        f"gradient is {compared(profile.decades)} its last."
     )
 
 

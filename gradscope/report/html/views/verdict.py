@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gradscope.metrics.facts import Facts
-from gradscope.report.html.wording import MINUS, change, cosine, count, number, percent
+from gradscope.report.html.wording import MINUS, change, compared, cosine, count, number, percent
 from gradscope.rules.finding import Diagnosis, Finding
 
 VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -89,11 +89,7 @@ def no_fault_answers(facts: Facts, diagnosis: Diagnosis) -> tuple[str, str, str]
         return "Not known.", diagnosis.reason, "Give gradscope what it was missing: see “What was not measured”."
     sites = sum(1 for site in facts.sites if site.counted)
     decades = diagnosis.metrics.get("decades")
-    carried = (
-        f"The gradient at the input is {change(float(decades))} compared with the loss end. "
-        if decades is not None
-        else ""
-    )
+    carried = f"The gradient at the input is {compared(float(decades))} the loss end. " if decades is not None else ""
     skips = f"{count(sites, 'residual addition')} {'carries' if sites == 1 else 'carry'} it back." if sites else ""
     return "Nowhere.", f"{carried}{skips}".strip() or diagnosis.reason, "Nothing."
 
