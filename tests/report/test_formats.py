@@ -20,6 +20,15 @@ from gradscope.rules.finding import Diagnosis
 from tests.report.samples import HOSTILE_NAMES, finding, healthy, hostile, nothing_measured, outcome, sick
 
 SARIF_PART = json.loads(Path(__file__).with_name("sarif_part.schema.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def outside_of_any_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the variables of the machine the tests run on out of the results."""
+    for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
 SAMPLES = {"sick": sick, "healthy": healthy, "hostile": hostile, "nothing": nothing_measured}
 
 
@@ -206,3 +215,17 @@ def test_several_targets_make_one_json_document() -> None:
     content = json.loads(text_of("json", outcome(sick()), outcome(healthy(), "second")))
     assert content["schema"] == 1
     assert [run["verdict"] for run in content["runs"]] == ["will-not-train", "will-train"]
+
+
+def test_files_are_named_from_the_root_of_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "models" / "text"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("CI_PROJECT_DIR", raising=False)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    assert commands(text_of("github", outcome(sick())))[0][1]["file"] == "models/text/model.py"
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/somewhere/else")
+    assert commands(text_of("github", outcome(sick())))[0][1]["file"] == "model.py"
+    monkeypatch.delenv("GITHUB_WORKSPACE")
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    assert json.loads(text_of("gitlab", outcome(sick())))[0]["location"]["path"] == "models/text/model.py"

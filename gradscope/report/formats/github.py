@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradscope.gate.outcome import Outcome
+from gradscope.report.formats.location import repository_path
 from gradscope.report.formats.summary import counted
 from gradscope.report.names import shown_module, visible
 from gradscope.rules.finding import Finding, Severity
@@ -41,7 +42,7 @@ def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
 def _annotation(command: str, outcome: Outcome, finding: Finding) -> str:
     properties = {"title": f"{finding.code} {shown_module(finding.module, finding.call)}"}
     if finding.file:
-        properties = {"file": finding.file, "line": str(finding.line or 1), **properties}
+        properties = {"file": repository_path(finding.file), "line": str(finding.line or 1), **properties}
     joined = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     message = f"{visible(finding.message)}\n{visible(finding.advice)}\n{visible(outcome.name)}"
     return f"::{command} {joined}::{_data(message)}"
