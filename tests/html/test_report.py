@@ -18,6 +18,8 @@ from gradscope.record import Recording, empty_table
 from gradscope.report.html import html, read_back, write
 from gradscope.report.html.comparison import Compared, Comparison, html_comparison
 from gradscope.report.html.experiment import html_experiment
+from gradscope.report.html.pages import Page, html_page
+from gradscope.report.html.panel import Column, Panel, Table
 from gradscope.report.html.payload import MAX_NUMBERS, embed, spread
 from gradscope.report.html.sweep import Curve, Sweep, SweepPoint, html_sweep
 from gradscope.rules import RULES, diagnose
@@ -30,7 +32,9 @@ from tests.support.recordings import add, build, stack
 def test_the_recording_comes_back_whole(name: str, tmp_path: Path) -> None:
     recording, diagnosis = diagnosed(name)
     write(recording, diagnosis, tmp_path / "report.html")
-    assert repr(read_back(tmp_path / "report.html")) == repr(recording)
+    back = read_back(tmp_path / "report.html")
+    assert repr(back) == repr(recording)
+    assert html(back, diagnosis) == (tmp_path / "report.html").read_text()
 
 
 def test_a_thinned_recording_says_so_and_can_be_judged(tmp_path: Path) -> None:
@@ -156,6 +160,17 @@ def test_a_module_called_again_and_again_is_shown_through_time() -> None:
     assert "cell is called 20 times; at its first call the gradient is 10¹⁹× smaller than at its last." in text
     assert 'id="chart-time"' in text
     assert "Gradient through time" not in html(*diagnosed("healthy"))
+
+
+def test_pages_carry_no_paths_of_this_machine() -> None:
+    home = "/home/ann/run.json"
+    table = Table(home, (Column(home),), [(home,)])
+    page = Page(
+        "Comparison", home, home, [Panel("a", home, home, home, (table,))], notes=[home], provenance=[(home, home)]
+    )
+    text = html_page(page)
+    assert "/home" not in text
+    assert "…/run.json" in text
 
 
 def test_sweep_shows_networks_law_and_limits() -> None:

@@ -97,7 +97,10 @@ def _lead(models: Sequence[Compared]) -> str:
 
 def _numbers(models: Sequence[Compared], facts: Sequence[Facts]) -> Table:
     """List headline numbers, one row a number, one column a model."""
-    columns = [{fact.name: fact for fact in headline_facts(f, m.diagnosis)} for f, m in zip(facts, models, strict=True)]
+    columns = [
+        {fact.name.partition(", step")[0]: fact for fact in headline_facts(f, m.diagnosis)}
+        for f, m in zip(facts, models, strict=True)
+    ]
     rows: list[list[Cell]] = [["Verdict", *(VERDICTS[model.diagnosis.verdict][0] for model in models)]]
     names = dict.fromkeys(name for column in columns for name in column)
     rows += [[name, *(column[name].value if name in column else "–" for column in columns)] for name in names]

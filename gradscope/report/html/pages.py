@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gradscope.record import write_atomically
 from gradscope.report.html.document import render
-from gradscope.report.html.panel import Panel
+from gradscope.report.html.panel import Panel, Table
 from gradscope.report.html.sharing import shared
 from gradscope.report.html.views.verdict import Fact
 
@@ -41,8 +41,33 @@ class Page:
 
 def html_page(page: Page) -> str:
     """Return a page as one self-contained HTML document; the same page gives the same document."""
-    context = {"title": shared(f"{page.kind}: {page.heading} (gradscope)"), "document": page}
+    page = _shareable(page)
+    context = {"title": f"{page.kind}: {page.heading} (gradscope)", "document": page}
     return render("page.html.jinja", context, list(page.panels))
+
+
+def _shareable(page: Page) -> Page:
+    """Pass every text that a caller gave through `shared`; pictures are drawn from what already was."""
+    return replace(
+        page,
+        heading=shared(page.heading),
+        lead=shared(page.lead),
+        panels=[_shareable_panel(panel) for panel in page.panels],
+        notes=[shared(note) for note in page.notes],
+        provenance=[(shared(name), shared(value)) for name, value in page.provenance],
+    )
+
+
+def _shareable_panel(panel: Panel) -> Panel:
+    parts = tuple(_shareable_table(part) if isinstance(part, Table) else part for part in panel.parts)
+    texts = {name: shared(getattr(panel, name)) for name in ("title", "short", "lead", "missing", "reading")}
+    return replace(panel, parts=parts, **texts)
+
+
+def _shareable_table(table: Table) -> Table:
+    columns = tuple(replace(column, name=shared(column.name)) for column in table.columns)
+    rows = [[shared(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows]
+    return Table(shared(table.caption), columns, rows)
 
 
 def write_page(page: Page, path: str | os.PathLike[str]) -> None:
