@@ -347,17 +347,21 @@ class AdditionRecorder(TorchFunctionMode):
     ) -> None:
         tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
         inputs: list[Any] = []
+        detached: int | None = None
         self._splice(tensors)
         for tensor in tensors:
             if tensor.requires_grad:
-                if not torch.is_grad_enabled():  # otherwise it was detached
+                if not torch.is_grad_enabled():
                     inputs.append(tuple(edge_of(tensor)))
+                elif tensor.grad_fn is not None:
+                    detached = tensor.grad_fn._sequence_nr()
             elif tensor.is_floating_point() or tensor.is_complex():
                 inputs.append(self._trace(tensor))
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
         short = _traced_name(name, weighted)
         for part in _tensors((result,)):
             trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), self._call)
+            trace.detached = detached
             self._remember(part, trace)
             if addition is not None and len(inputs) > 1 and addition.call is not None:
                 self.unseen_sums += 1

@@ -47,6 +47,7 @@ class Region:
         modulates: The join goes into another stream's branch on the way, not into that stream.
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
+        parts_read: Parts it takes of tensors from before the join (a time step of a sequence).
         blocks: Residual blocks on the way that were stepped over: their operations are not among `nodes`.
     """
 
@@ -64,6 +65,7 @@ class Region:
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
     blocks: list[Residual] = field(default_factory=list)
+    parts_read: dict[Tensor, Part | None] = field(default_factory=dict)
 
     @property
     def works(self) -> bool:
@@ -201,6 +203,7 @@ class _Paths:
         dependent = [tensor for tensor in sources if tensor == self.region.join or tensor[0] in self.reach]
         self.entries.update(tensor for tensor in sources if tensor[0] < self.region.join[0])
         if not dependent:
+            self._note_part(node)
             return
         masks = [self._mask(tensor) for tensor in dependent]
         curved = any(tensor[0] in self.curved for tensor in dependent)
@@ -221,12 +224,19 @@ class _Paths:
             self.bent.add(node)
         self._resolution(node, [tensor[0] for tensor in dependent])
 
+    def _note_part(self, node: int) -> None:
+        if self.graph.effects[node] is Effect.PART and self.graph.names[node] in {"Select", "Slice", "Split", "Unbind"}:
+            source = self.graph.inputs[node][0][:2]
+            if source[0] < self.region.join[0]:
+                self.region.parts_read[source] = part_of(self.graph, node, 0)
+
     def _resolution(self, node: int, sources: list[int]) -> None:
         grows = self._grows(node)
-        if grows < 0 or all(source in self.refined for source in sources):
+        every = any if self.graph.effects[node] is Effect.JOIN else all
+        if grows < 0 or every(source in self.refined for source in sources):
             self.refined.add(node)
         working = self.graph.effects[node] is Effect.PROJECT
-        if not working and (grows < 0 or all(source in self.fresh for source in sources)):
+        if not working and (grows < 0 or every(source in self.fresh for source in sources)):
             self.fresh.add(node)
         if grows > 0 or all(source in self.finer for source in sources):
             self.finer.add(node)

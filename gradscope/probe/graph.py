@@ -36,10 +36,11 @@ class Trace:
         shape: The shape of what came out.
         call: The module call it ran in.
         raw: No gradient reaches it: neither it nor anything it was computed from needs one.
+        detached: The sequence number of the autograd node whose output was cut off here.
         stripped: Its raw stand-in, once that was made.
     """
 
-    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped")
+    __slots__ = ("call", "detached", "inputs", "name", "raw", "sequence", "shape", "stripped")
 
     def __init__(
         self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
@@ -47,6 +48,7 @@ class Trace:
         self.call = call
         self.raw = all(isinstance(item, Trace) and item.raw for item in inputs)
         self.stripped: Trace | None = None
+        self.detached: int | None = None
         self.name = name
         self.inputs = inputs
         self.sequence = sequence

@@ -188,12 +188,15 @@ def _meet(
     while heap and chain_open and read_open and len(visited) <= limit:
         node = -heapq.heappop(heap)
         links = [chain[tensor] for tensor in outputs.get(node, ())]
-        for link in links:
-            if link.tensor in read:
+        for link in list(links):
+            if link.tensor not in read:
+                continue
+            if not link.gates or examine(graph, link.tensor, branch, visited, jumps, found).works:
                 return link.tensor, link, jumps
+            links.remove(link)  # what weighs both terms, not the stream
         fresh: list[int] = []
+        chain_open.discard(node)
         if links:
-            chain_open.discard(node)
             for link in links:
                 for longer in follow(graph, link, found, factor_of):
                     if longer.tensor not in chain:
@@ -244,9 +247,23 @@ def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, 
         return False  # two streams that meet
     if link.projection and (link.sums or link.gates or not region.bends or region.residuals):
         return False  # a sum of branches, an adapter, a re-parameterised layer
+    if link.projection and _weights(graph, link.nodes) & _weights(graph, region.nodes):
+        return False  # a step of a loop that looks at the same tensor again
     if isinstance(graph.nodes[join[0]], Trace) and region.residuals:
         return False  # a mask or a table that many blocks use
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _weights(graph: Graph, nodes: list[int]) -> set[int]:
+    """The leaves behind the weights of some operations."""
+    found = set()
+    for node in nodes:
+        for source, _, _ in graph.inputs[node]:
+            while graph.parametric[source] and graph.inputs[source]:
+                source = graph.inputs[source][0][0]
+            if graph.parametric[source]:
+                found.add(source)
+    return found
 
 
 def _merges_halves(graph: Graph, join: Tensor, link: Link, region: Region) -> bool:
@@ -263,7 +280,7 @@ def _merges_halves(graph: Graph, join: Tensor, link: Link, region: Region) -> bo
     ) and halves.get(link.previous_number, 0) == 1
 
 
-_UNARY = frozenset({Effect.HAND_ON, Effect.PART, Effect.NORM, Effect.BEND, Effect.SCALE})
+_UNARY = frozenset({Effect.HAND_ON, Effect.PART, Effect.NORM, Effect.BEND, Effect.SCALE, Effect.ADD})
 
 
 def _inside_unit(graph: Graph, join: Tensor, region: Region) -> bool:

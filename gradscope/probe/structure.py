@@ -17,6 +17,7 @@ from gradscope.probe.graph import Graph, walk
 from gradscope.probe.operations import Effect
 from gradscope.probe.places import Places, Span
 from gradscope.probe.plan import Plan, plan_of
+from gradscope.probe.recurrence import mark_recurrent
 from gradscope.probe.residual import find_residuals
 from gradscope.probe.rows import Rows
 from gradscope.probe.sites import Site, describe
@@ -99,6 +100,7 @@ def analyse(
     found = find_residuals(graph, recorder, places, unseen=lambda node: _ran_in(places, node, scripted))
     factors = recorder.factors
     sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
+    mark_recurrent(graph, sites)
     for site in sites:
         site.alive = dominators.reaches(site.node)
     parents = {name for name, module in model.named_modules() if next(module.children(), None) is not None}

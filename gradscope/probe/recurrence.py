@@ -1,0 +1,55 @@
+"""Which residual additions carry a state through time, instead of a stream through depth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from gradscope.probe.graph import Graph, Trace
+from gradscope.probe.parts import overlap
+from gradscope.probe.sites import Site
+
+
+def mark_recurrent(graph: Graph, sites: list[Site]) -> None:
+    """Mark the sites of loops over time; they are no longer counted.
+
+    A block that is applied again and again (ALBERT) is depth. It is time where each step reads another part of a
+    sequence, where a gate mixes the old state with the new one (a GRU written by hand), or where the state is detached
+    from the step before.
+    """
+    loops: dict[tuple[object, ...], list[Site]] = defaultdict(list)
+    for site in sites:
+        if site.addition is not None and site.line is not None and site.kind != "concat":
+            innermost = site.addition.call
+            loops[innermost.module if innermost is not None else "", site.file, site.line].append(site)
+    for loop in loops.values():
+        if len(loop) > 1 and (_gated(loop) or _reads_on(loop) or _detached(graph, loop)):
+            for site in loop:
+                site.recurrent = True
+                site.counted = False
+
+
+def _gated(loop: list[Site]) -> bool:
+    return all(site.kind == "gated" and site.residual is not None and site.residual.link.gates for site in loop)
+
+
+def _reads_on(loop: list[Site]) -> bool:
+    """Tell whether the steps read different parts of one tensor."""
+    first = loop[0].residual
+    for site in loop[1:]:
+        if first is None or site.residual is None:
+            return False
+        for source, part in site.residual.region.parts_read.items():
+            if source in first.region.parts_read and not overlap(part, first.region.parts_read[source]):
+                return True
+    return False
+
+
+def _detached(graph: Graph, loop: list[Site]) -> bool:
+    sums = {graph.sequences[site.node] for site in loop}
+    for site in loop:
+        trace = graph.nodes[site.residual.join[0]] if site.residual is not None else None
+        while isinstance(trace, Trace):
+            if trace.detached in sums:
+                return True
+            trace = trace.inputs[0] if trace.inputs else None
+    return False
