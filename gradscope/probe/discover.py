@@ -15,6 +15,7 @@ from gradscope.probe import calls
 from gradscope.probe.follow import Follower
 from gradscope.probe.session import Session
 from gradscope.probe.settings import Level
+from gradscope.probe.source import is_user_file
 
 _T = TypeVar("_T")
 
@@ -95,10 +96,10 @@ def model_around(module: nn.Module) -> nn.Module:
 
 
 def name_of(model: nn.Module) -> str:
-    """Return the variable that a running function holds the model in, else the name of its class."""
+    """Return the variable that a running function of the user's holds the model in, else the name of its class."""
     frame = sys._getframe(1)
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith(("gradscope.", "torch.")):
+        if is_user_file(frame.f_code.co_filename):
             for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
                 if value is model and name != "self" and not name.startswith("_"):
                     return name

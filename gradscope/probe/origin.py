@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.parameter import is_lazy
 
-from gradscope.probe.optimizers import learning_rate
 from gradscope.probe.settings import ProbeSettings
 from gradscope.record import Provenance
 from gradscope.target.subject import Subject
@@ -63,7 +62,7 @@ def provenance_of_loop(session: Session, follower: Follower, target: str, *, par
         dtype=str(first.dtype).removeprefix("torch.") if first is not None else "float32",
         mode="train" if model.training else "eval",
         optimizer=None if optimizer is None else type(optimizer).__name__.lower(),
-        lr=None if optimizer is None else learning_rate(optimizer),
+        lr=next(iter(session.tables.columns["steps"]["lr"]), None),
         num_steps=follower.number,
         batch_shape=session.tracker.given,
         num_parameters=sum(p.numel() for p in tensors),

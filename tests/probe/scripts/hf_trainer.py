@@ -4,6 +4,7 @@ import tempfile
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 
 if __name__ == "__main__":
     torch.manual_seed(0)
@@ -17,6 +18,7 @@ if __name__ == "__main__":
             disable_tqdm=True, save_strategy="no", max_grad_norm=0.1,
         )  # fmt: skip
         trainer = Trainer(model, arguments, train_dataset=rows)
+        trainer.remove_callback(PrinterCallback)  # prints how long it took
         trainer.train()
         for entry in trainer.state.log_history:
             if "loss" in entry:
