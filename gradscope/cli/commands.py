@@ -38,6 +38,11 @@ COMMANDS: tuple[CommandEntry, ...] = (
         "Run a classic experiment on skips and norms, and judge what is written about it.",
     ),
     CommandEntry(
+        "sweep",
+        _LABORATORY,
+        "Measure a grid of models and fit how the gradient depends on depth, and where it will break.",
+    ),
+    CommandEntry(
         "explain",
         _LOOK_UP,
         "Explain a rule: what it measures, why it matters, when it is wrong, and what to do.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
@@ -19,6 +19,9 @@ _STYLES: dict[ClaimVerdict, str] = {"holds": "green", "does not hold": "red", "d
 _MOST_CHECKS = 6
 """Checks shown under a claim; the saved result has all."""
 
+_UNBROKEN = 16
+"""Cells a column keeps if its longest entry needs them: a verdict or a number is not broken in two."""
+
 
 def draw_experiment(result: ExperimentResult, console: Console) -> None:
     """Print the result."""
@@ -28,7 +31,7 @@ def draw_experiment(result: ExperimentResult, console: Console) -> None:
     heading.append(f"  {result.name}, {form}{result.seconds:.0f} s", style="not bold dim")
     console.print(heading)
     for table in result.tables:
-        _draw_table(table, console, glyphs)
+        draw_table(table, console, glyphs)
     if result.claims:
         draw_title(console, "Claims", "what is written, and what was measured here")
     for claim in result.claims:
@@ -39,12 +42,15 @@ def draw_experiment(result: ExperimentResult, console: Console) -> None:
         draw_note(console, visible(note))
 
 
-def _draw_table(table: Table, console: Console, glyphs: Glyphs) -> None:
+def draw_table(table: Table, console: Console, glyphs: Glyphs) -> None:
+    """Print one table with its title and note."""
     draw_title(console, visible(table.title))
     grid = Grid(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
     for place, heading in enumerate(table.columns):
         numeric = all(isinstance(row[place], int | float | None) for row in table.rows)
-        grid.add_column(Text(visible(heading)), justify="right" if numeric else "left", overflow="fold")
+        widest = max((len(_cell(row[place])) for row in table.rows), default=0)
+        side: JustifyMethod = "right" if numeric else "left"
+        grid.add_column(Text(visible(heading)), justify=side, overflow="fold", min_width=min(widest, _UNBROKEN))
     for row in table.rows:
         grid.add_row(*(Text(_cell(cell).replace(MISSING, glyphs.missing)) for cell in row))
     console.print(Padding(grid, (0, 0, 0, INDENT)))
@@ -86,9 +92,7 @@ def experiment_markdown(result: ExperimentResult) -> str:
 def _markdown(result: ExperimentResult) -> Iterator[str]:
     yield from (f"## {result.title}", "")
     for table in result.tables:
-        yield from (f"### {table.title}", "", _row(table.columns), _row(["---"] * len(table.columns)))
-        yield from (_row([_cell(cell) for cell in row]) for row in table.rows)
-        yield from ("", table.note, "") if table.note else ("",)
+        yield from (f"### {table.title}", "", table_markdown(table))
     if result.claims:
         yield from ("| claim | source | verdict | measured |", "| --- | --- | --- | --- |")
         for claim in result.claims:
@@ -96,6 +100,13 @@ def _markdown(result: ExperimentResult) -> Iterator[str]:
             yield _row([claim.text, claim.source, f"**{claim.verdict}**", f"{claim.reading} {measured}".strip()])
         yield ""
     yield from (f"- {note}" for note in result.notes)
+
+
+def table_markdown(table: Table) -> str:
+    """Return one table as Markdown, with its note."""
+    lines = [_row(table.columns), _row(["---"] * len(table.columns))]
+    lines += [_row([_cell(cell) for cell in row]) for row in table.rows]
+    return "\n".join([*lines, "", table.note, ""] if table.note else [*lines, ""])
 
 
 def _row(cells: Iterator[str] | list[str] | tuple[str, ...]) -> str:
