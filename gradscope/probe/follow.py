@@ -169,7 +169,15 @@ class Follower(OptimizerListener):
                 "events", step=self.number, kind="skipped", module="", call=0, op="GradScaler",
                 detail="the optimizer step was skipped: a gradient was not finite at this loss scale",
             )  # fmt: skip
-        self.session.record(self.number, watch, updates, learning_rate(next(iter(self.optimizers), None)))
+        outcome = self.session.record(self.number, watch, updates, learning_rate(next(iter(self.optimizers), None)))
+        if not outcome.finite:
+            self.session.tables.confess(
+                "where numbers become non-finite", "the step of a loop that is not ours cannot be run again"
+            )
+        elif outcome.starved:
+            self.session.tables.confess(
+                "where gradients are cut", "the forward of a loop that is not ours cannot be run again"
+            )
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         known = self._owned.get(id(optimizer))

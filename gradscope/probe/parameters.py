@@ -35,7 +35,7 @@ class Parameters:
 
     def started(self) -> None:
         """Note what `.grad` holds before a backward pass."""
-        self._named = [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+        self._named = self._trainable()
         self._before = {name: _state(p.grad) for name, p in self._named}
         for name, parameter in self._named:
             if getattr(parameter, "_post_accumulate_grad_hooks", None):
@@ -43,10 +43,12 @@ class Parameters:
 
     def ended(self) -> None:
         """Take the norms of all gradients that the backward pass has touched."""
+        # Listed anew: FSDP exchanges the parameters of a module for their shards during the backward.
+        self._named = self._trainable()
         touched = [
             (name, parameter.grad)
             for name, parameter in self._named
-            if parameter.grad is not None and not _same(parameter.grad, self._before[name])
+            if parameter.grad is not None and not _same(parameter.grad, self._before.get(name))
         ]
         for (name, _), handle in zip(touched, self._rows.norms([grad for _, grad in touched]), strict=True):
             self.norms[name] = handle
@@ -65,6 +67,9 @@ class Parameters:
     def gradients(self) -> list[tuple[str, torch.Tensor | None]]:
         """Return the gradients that this step's backward passes have left."""
         return [(name, parameter.grad if name in self.norms else None) for name, parameter in self._named]
+
+    def _trainable(self) -> list[tuple[str, nn.Parameter]]:
+        return [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
 
     def _catch(self, name: str, parameter: nn.Parameter) -> None:
         with torch.enable_grad():
