@@ -66,7 +66,7 @@ def run(quick: bool, progress: Progress) -> tuple[Sequence[Table], Sequence[Clai
     silent = {design: _silent_share(design) for design, _, _ in DESIGNS}
     progress("the formulas", 1, 3)
     growth = {design: _variance_growth(design) for design in ("pre-ln", "zero-last", "rezero", "depth-mup")}
-    literal_layers = 10 if quick else 24
+    literal_layers = 10
     literal = _literal_deepnorm(literal_layers)
     progress("training", 2, 3)
     trained = ["pre-ln", "post-ln", "rezero", *([] if quick else ["zero-last", "deepnorm-encoder"])]

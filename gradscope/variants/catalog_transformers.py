@@ -22,10 +22,9 @@ def _transformer(
     paper: str,
     aliases: tuple[str, ...] = (),
     sites: int = 2,
-    extra: int = 0,
     **parts: Any,
 ) -> Variant:
-    return Variant(name, description, paper, "transformer", parts, aliases, sites, extra)
+    return Variant(name, description, paper, "transformer", parts, aliases, sites)
 
 
 WITHOUT_SKIPS = (
@@ -108,7 +107,6 @@ PLACEMENTS = (
         "Xie et al. 2023, ResiDual, arXiv:2304.14802",
         ("residual",),
         sites=4,
-        extra=1,
         arrangement="dual",
         placement="post",
         init=_XAVIER,

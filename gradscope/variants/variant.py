@@ -22,8 +22,8 @@ class Variant:
         family: Which builder understands `parts`.
         parts: What sets it apart from the family's plain model; a user's arguments override them.
         aliases: Other names it answers to.
-        sites_per_block: Residual additions that one block executes, with its shortcuts on.
-        extra_sites: Residual additions outside the blocks.
+        sites_per_block: Residual additions that one block executes, with its shortcuts on; an encoder-decoder's block
+            is one of either side.
     """
 
     name: str
@@ -33,7 +33,10 @@ class Variant:
     parts: Mapping[str, Any] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     sites_per_block: int = 0
-    extra_sites: int = 0
+
+    def expected_sites(self, num_blocks: int) -> int:
+        """Residual additions that one forward executes with so many blocks."""
+        return self.sites_per_block * num_blocks
 
     @property
     def expected_decades(self) -> Mapping[str, Decades]:

@@ -123,7 +123,7 @@ def test_data_that_do_not_decide_say_so():
     ],
 )
 def test_fitted_to_24_blocks_it_predicts_96(name, arguments):
-    """The mean over new seeds at 96 blocks lies in the interval; a plain stack's stream starts after its first layer."""
+    """The mean over new seeds at 96 blocks lies in the interval; a plain stack starts after its first layer."""
     offset = 1 if name.startswith("mlp") else 0
     points = [
         Point(depth - offset, decades(name, seed, layers=depth, **arguments)) for depth in DEPTHS for seed in range(3)
