@@ -200,6 +200,8 @@ class AdditionRecorder(TorchFunctionMode):
         self.factors: dict[int, Factor] = {}
         self.hidden: dict[int, list[tuple[int, Trace]]] = {}
         self.splices: dict[tuple[int, int], Trace] = {}
+        self.in_views: dict[int, str] = {}
+        """What was done in place to a view, by the sequence number of the node that keeps its base up to date."""
         self.unseen_sums: int = 0
         """Additions that ran without a gradient."""
         self.spans: list[Span] = []
@@ -323,6 +325,10 @@ class AdditionRecorder(TorchFunctionMode):
         node = result.grad_fn
         if node is None:
             return
+        if args and result is args[0] and result._base is not None:
+            sequence = _sum_sequence(result)
+            if sequence is not None:
+                self.in_views[sequence] = _traced_name(name, weighted=False)
         if name in _PRODUCTS and len(args) > 1:
             self._note_factor(name, args, result, node)
         tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
@@ -347,21 +353,17 @@ class AdditionRecorder(TorchFunctionMode):
     ) -> None:
         tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
         inputs: list[Any] = []
-        detached: int | None = None
         self._splice(tensors)
         for tensor in tensors:
             if tensor.requires_grad:
-                if not torch.is_grad_enabled():
+                if not torch.is_grad_enabled():  # otherwise it was cut off
                     inputs.append(tuple(edge_of(tensor)))
-                elif tensor.grad_fn is not None:
-                    detached = tensor.grad_fn._sequence_nr()
             elif tensor.is_floating_point() or tensor.is_complex():
                 inputs.append(self._trace(tensor))
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
-        short = _traced_name(name, weighted)
+        short = _traced_name(name, weighted=weighted)
         for part in _tensors((result,)):
             trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), self._call)
-            trace.detached = detached
             self._remember(part, trace)
             if addition is not None and len(inputs) > 1 and addition.call is not None:
                 self.unseen_sums += 1
@@ -393,7 +395,7 @@ class AdditionRecorder(TorchFunctionMode):
         self._traces[id(tensor)] = (weakref.ref(tensor), trace)
 
 
-def _traced_name(name: str, weighted: bool) -> str:
+def _traced_name(name: str, *, weighted: bool) -> str:
     bare = name.strip("_")
     if name in _TRACED_NAMES:
         found = _TRACED_NAMES[name]

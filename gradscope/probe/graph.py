@@ -36,11 +36,10 @@ class Trace:
         shape: The shape of what came out.
         call: The module call it ran in.
         raw: No gradient reaches it: neither it nor anything it was computed from needs one.
-        detached: The sequence number of the autograd node whose output was cut off here.
         stripped: Its raw stand-in, once that was made.
     """
 
-    __slots__ = ("call", "detached", "inputs", "name", "raw", "sequence", "shape", "stripped")
+    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped")
 
     def __init__(
         self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
@@ -48,7 +47,6 @@ class Trace:
         self.call = call
         self.raw = all(isinstance(item, Trace) and item.raw for item in inputs)
         self.stripped: Trace | None = None
-        self.detached: int | None = None
         self.name = name
         self.inputs = inputs
         self.sequence = sequence
@@ -132,12 +130,14 @@ def walk(
     roots: Iterable[Any],
     hidden: Mapping[int, Sequence[tuple[int, Trace]]] | None = None,
     splices: Mapping[tuple[int, int], Trace] | None = None,
+    in_views: Mapping[int, str] | None = None,
 ) -> Graph:
     """Walk the graph behind some autograd nodes once, without recursion.
 
     Args:
         roots: The losses' autograd nodes.
         hidden: By sequence number, the inputs that autograd does not know because they need no gradient.
+        in_views: By sequence number, what was done in place to a view (autograd shows that it was done only).
         splices: By sequence number and output, the trace that computed an opaque node's output (checkpointing).
     """
     found: dict[Any, list[tuple[Any, int, int]]] = {}
@@ -150,7 +150,7 @@ def walk(
             continue
         edges = found[node] = _edges(node, hidden, splices)
         stack.extend(source for source, _, _ in edges if source not in found)
-    return _ordered(found)
+    return _ordered(found, in_views or {})
 
 
 def _edges(
@@ -174,7 +174,7 @@ def _spliced(edge: tuple[Any, int, int], splices: Mapping[tuple[int, int], Trace
     return edge if trace is None else (trace, 0, position)
 
 
-def _ordered(found: dict[Any, list[tuple[Any, int, int]]]) -> Graph:
+def _ordered(found: dict[Any, list[tuple[Any, int, int]]], in_views: Mapping[int, str]) -> Graph:
     keyed = [(_sequence(node), i, node) for i, node in enumerate(found)]
     keyed.sort(key=lambda item: item[:2])
     order = {node: i for i, (_, _, node) in enumerate(keyed)}
@@ -188,19 +188,25 @@ def _ordered(found: dict[Any, list[tuple[Any, int, int]]]) -> Graph:
         name = node.name if trace else operation(node.name())
         inputs = [(order[source], number, position) for source, number, position in found[node]]
         graph.names.append(name)
-        graph.effects.append(_effect(node, name, trace))
+        graph.effects.append(_effect(node, name, trace, in_views))
         graph.inputs.append(inputs)
         graph.sequences.append(_sequence(node))
         graph.parametric.append(_is_parametric(node, graph, inputs, trace))
     return graph
 
 
-def _effect(node: Any, name: str, trace: bool) -> Effect:
+def _effect(node: Any, name: str, trace: bool, in_views: Mapping[int, str]) -> Effect:
     if trace and not name:
         return Effect.LEAF
     if isinstance(node, BackwardCFunction):
         return Effect.OPAQUE
+    if name == "CopySlices":
+        inner = effect_of(in_views.get(node._sequence_nr(), name))
+        return inner if inner in _IN_PLACE else Effect.JOIN
     return effect_of(name)
+
+
+_IN_PLACE = frozenset({Effect.BEND, Effect.SCALE, Effect.HAND_ON})
 
 
 def _is_parametric(node: Any, graph: Graph, inputs: list[tuple[int, int, int]], trace: bool) -> bool:

@@ -89,7 +89,7 @@ def analyse(
     """
     losses = [root.grad_fn for root in roots if root.grad_fn is not None]
     returned = [edge.node for span in recorder.spans for edge in span.call.outputs]
-    graph = walk([*losses, *returned], recorder.hidden, recorder.splices)
+    graph = walk([*losses, *returned], recorder.hidden, recorder.splices, recorder.in_views)
     signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
     if previous is not None and previous.signature == signature:
         return _again(previous, graph, recorder)
@@ -100,7 +100,7 @@ def analyse(
     found = find_residuals(graph, recorder, places, unseen=lambda node: _ran_in(places, node, scripted))
     factors = recorder.factors
     sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
-    mark_recurrent(graph, sites)
+    mark_recurrent(graph, sites, recorder.additions.values())
     for site in sites:
         site.alive = dominators.reaches(site.node)
     parents = {name for name, module in model.named_modules() if next(module.children(), None) is not None}
