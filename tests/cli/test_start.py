@@ -14,7 +14,7 @@ from gradscope.cli.app import unwrapped
 from gradscope.cli.commands import COMMANDS, CommandEntry
 from gradscope.errors import GradscopeError
 from tests.cli.running import run
-from tests.report.samples import sick
+from tests.report.samples import hostile, sick
 
 HEAVY = ("torch", "numpy", "pandas", "plotly", "networkx", "jinja2")
 
@@ -163,3 +163,15 @@ main(["--help"])
 sys.exit(str([name for name in sys.modules if name in ("gradscope.rules", "gradscope.cli.check")] or "") or 0)
 """
     assert python(code).returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_encoding_of_stdout_will_do(tmp_path: Path, encoding: str) -> None:
+    run_file = tmp_path / "run.json"
+    hostile()[0].save(run_file)
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    for name in ("full", "concise", "markdown"):
+        command = [sys.executable, "-m", "gradscope", "report", str(run_file), "--output-format", name]
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.decode(encoding)

@@ -197,9 +197,16 @@ def test_markdown_has_as_many_cells_in_every_row_and_no_live_markup() -> None:
     assert len(rows) == len(HOSTILE_NAMES) + 2
     for row in rows:
         assert len(re.findall(r"(?<!\\)\|", row)) == 7, row
-    outside_code = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
-    assert "<script>" not in outside_code
-    assert "@someone" not in outside_code
+
+
+def test_markdown_makes_running_text_inert() -> None:
+    recording, _ = sick()
+    told = "<script> @someone [link](javascript:x) *bold* `code` a|b"
+    one = (finding("GS101", "error", "", message=told, advice="", file=None),)
+    text = text_of("markdown", outcome((recording, Diagnosis("at-risk", told, one, {})), "model.py"))
+    assert "&lt;script&gt; @&#8203;someone \\[link\\](javascript:x) \\*bold\\* \\`code\\` a&#124;b" in text
+    for live in ("<script>", "@someone", "[link]", "*bold*"):
+        assert live not in text.replace("\\[", "").replace("\\*", "")
 
 
 def test_a_finding_in_the_baseline_is_suppressed_in_sarif_only() -> None:

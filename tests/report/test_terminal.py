@@ -93,7 +93,8 @@ def test_the_profile_has_a_longer_bar_where_the_gradient_is_larger() -> None:
 def test_a_healthy_profile_is_not_stretched_into_a_cliff() -> None:
     recording, diagnosis = healthy()
     recording.tables["stream_stats"]["grad_norm"][:] = [
-        norm * (1.1 if number % 2 else 1.0) for number, norm in enumerate(recording.tables["stream_stats"]["grad_norm"])
+        2 * norm * (1.2 if number % 2 else 1.0)
+        for number, norm in enumerate(recording.tables["stream_stats"]["grad_norm"])
     ]
     text = drawn((recording, diagnosis))
     lengths = [line.count("█") for line in text.splitlines() if re.match(r"  layers\.\d+ +\S+ +█", line)]
