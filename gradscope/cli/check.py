@@ -143,7 +143,7 @@ def check(
     save_all(judged.outcomes, output, html)
     if write_baseline_to is not None:
         return _write_baseline(write_baseline_to, judged.outcomes, judged.num_failed)
-    show(judged.outcomes, output_format, output_file, show_all=show_all)
+    show(judged.outcomes, output_format, output_file, show_all=show_all, brief=True)
     show_also(judged.outcomes, formats)
     if output_format == "github":
         append_step_summary(judged.outcomes, os.environ.get("GITHUB_STEP_SUMMARY"))

@@ -45,10 +45,17 @@ def save(recording: Recording, diagnosis: Diagnosis, output: Path | None, html: 
         note(f"wrote {html}")
 
 
-def show(outcomes: Sequence[Outcome], output_format: str, output_file: Path | None, *, show_all: bool = False) -> None:
+def show(
+    outcomes: Sequence[Outcome],
+    output_format: str,
+    output_file: Path | None,
+    *,
+    show_all: bool = False,
+    brief: bool = False,
+) -> None:
     """Print the outcomes, or write them to a file."""
     stream = None if output_file is not None else sys.stdout
-    emit(render_outcomes(output_format, outcomes, stream, show_all=show_all), output_file)
+    emit(render_outcomes(output_format, outcomes, stream, show_all=show_all, brief=brief), output_file)
 
 
 def note(text: str) -> None:

@@ -236,3 +236,13 @@ def test_files_are_named_from_the_root_of_the_repository(tmp_path: Path, monkeyp
     monkeypatch.delenv("GITHUB_WORKSPACE")
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
     assert json.loads(text_of("gitlab", outcome(sick())))[0]["location"]["path"] == "models/text/model.py"
+
+
+def test_full_names_each_of_several_runs_and_is_short_about_clean_ones() -> None:
+    pair = (outcome(sick(), "generator"), outcome(healthy(), "discriminator"))
+    assert text_of("full", *pair).count("Blocks") == 2
+    text = render_outcomes("full", pair, None, brief=True)
+    assert "── generator" in text
+    assert "discriminator  no findings" in text
+    assert text.count("Blocks") == 1
+    assert "──" not in text_of("full", outcome(sick(), "generator")).split("Gradient along")[0]

@@ -17,21 +17,25 @@ from gradscope.report.terminal.page import render
 from gradscope.report.terminal.verdict import draw_verdict
 
 
-def full(outcomes: Sequence[Outcome], stream: TextIO | None, *, show_all: bool = False) -> str:
-    """Render the outcomes for a terminal or a log."""
+def full(outcomes: Sequence[Outcome], stream: TextIO | None, *, show_all: bool = False, brief: bool = False) -> str:
+    """Render the outcomes for a terminal or a log; `brief` gives a clean one of several two lines."""
 
     def draw(console: Console) -> None:
         for number, outcome in enumerate(outcomes):
             if number:
                 console.print()
-            _draw(outcome, console, brief=len(outcomes) > 1 and not show_all)
+            _draw(outcome, console)
 
-    def _draw(outcome: Outcome, console: Console, *, brief: bool) -> None:
-        if brief and not any(finding.severity != "info" for finding in outcome.diagnosis.findings):
+    def _draw(outcome: Outcome, console: Console) -> None:
+        clean = all(finding.severity == "info" for finding in outcome.diagnosis.findings)
+        if brief and clean and len(outcomes) > 1 and not show_all:
             title = Text(visible(outcome.name), style="bold")
             console.print(title.append(f"  {counted(outcome)}", style="not bold dim"))
             draw_verdict(outcome.diagnosis, console, glyphs_for(console.encoding))
         else:
+            if len(outcomes) > 1:
+                rule = glyphs_for(console.encoding).rule * 2
+                console.print(Text(f"{rule} {visible(outcome.name)}", style="bold"), overflow="fold")
             render(outcome.recording, outcome.diagnosis, console, show_all=show_all)
 
     return rendered(draw, stream)

@@ -10,7 +10,9 @@ from gradscope.report.formats.full import full
 from gradscope.report.formats.registry import PLAIN_FORMATS
 
 
-def render_outcomes(name: str, outcomes: Sequence[Outcome], stream: TextIO | None, *, show_all: bool = False) -> str:
+def render_outcomes(
+    name: str, outcomes: Sequence[Outcome], stream: TextIO | None, *, show_all: bool = False, brief: bool = False
+) -> str:
     """Return the outcomes as text.
 
     Args:
@@ -18,7 +20,8 @@ def render_outcomes(name: str, outcomes: Sequence[Outcome], stream: TextIO | Non
         outcomes: What was judged.
         stream: Where the text will go, None for a file; `full` asks it for colours, width and encoding.
         show_all: For `full`: list everything.
+        brief: For `full`: give a clean one of several two lines.
     """
     if name == "full":
-        return full(outcomes, stream, show_all=show_all)
+        return full(outcomes, stream, show_all=show_all, brief=brief)
     return PLAIN_FORMATS[name](outcomes)
