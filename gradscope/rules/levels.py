@@ -44,6 +44,10 @@ FAIL_ANISOTROPY = Threshold(
     "kappa", 80.0, "number of Jacobian directions per direction that carries gradient", CALIBRATED,
     "Transformers that trained had at most 64 with tokens alike, those that failed 98 and more; MLPs at most 63.",
 )
+FAIL_ANISOTROPY_SGD = Threshold(
+    "sgd_kappa", 45.0, "number of Jacobian directions per direction that carries gradient, under plain SGD", CALIBRATED,
+    "SGD cannot rescale what is left: ReLU networks at 50 with samples alike trained under Adam and not under SGD.",
+)
 WARN_ANISOTROPY = Threshold(
     "warn_kappa", 40.0, "number of Jacobian directions per direction that carries gradient", MEASURED,
     "|D| > 3.5 or kappa_J > 40 found 91 % of the failing networks at 8 % false alarms: alone it warns.",
