@@ -12,12 +12,12 @@ from torch.nn.parameter import is_lazy
 
 from gradscope.probe.settings import ProbeSettings
 from gradscope.record import Provenance
-from gradscope.target.subject import Subject
 from gradscope.version import __version__
 
 if TYPE_CHECKING:
     from gradscope.probe.follow import Follower
     from gradscope.probe.session import Session
+    from gradscope.target.subject import Subject
 
 
 def provenance_of(subject: Subject, settings: ProbeSettings, num_steps: int, batch_shape: str) -> Provenance:

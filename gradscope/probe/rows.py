@@ -10,6 +10,7 @@ would stop the queue, everything is accumulated in float64 at once.
 from __future__ import annotations
 
 import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,11 +56,13 @@ class Rows:
         self._values: list[float | torch.Tensor] = []
         self._shards = Shards()
         self._host_branches = host_branches
+        self._taken: dict[int, tuple[weakref.ref[torch.Tensor], int, Handle]] = {}
+        """By address: tensors (as long as they live) whose norm is known, and their version then."""
 
     def norm(self, tensor: torch.Tensor) -> Handle | None:
         """Take the L2 norm of a tensor of any layout and number type; global where it is sharded over ranks."""
         if readable(tensor):
-            return self._store(self._norm(tensor.detach()))
+            return self._store(self._norm(tensor)) if tensor.is_inference() else self._norm_once(tensor)
         return self._guarded(lambda local: self._norm(local[0]), [tensor], self._shards.square_sum)
 
     def norms(self, tensors: Sequence[torch.Tensor]) -> list[Handle | None]:
@@ -86,24 +89,19 @@ class Rows:
 
     def keep(self, value: torch.Tensor | float) -> Handle:
         """Keep one number that was computed elsewhere: a float, or a tensor of one element on any device."""
-        return self._store(value.detach() if isinstance(value, torch.Tensor) else value)
-
-    def keep_all(self, values: torch.Tensor) -> range:
-        """Keep every element of a tensor, in order."""
-        first = len(self._values)
-        self._values.extend(values.detach().reshape(-1).unbind())
-        return range(first, len(self._values))
+        return self._store(value.detach().reshape(()) if isinstance(value, torch.Tensor) else value)
 
     def read(self) -> list[float]:
         """Bring all numbers over, one transfer per device, and start afresh."""
         values: list[Any] = self._values
         self._values = []
+        self._taken.clear()
         waiting: dict[torch.device, list[int]] = {}
         for i, value in enumerate(values):
             if isinstance(value, torch.Tensor):
                 waiting.setdefault(value.device, []).append(i)
         for indices in waiting.values():
-            stacked = torch.stack([values[i].reshape(()).to(torch.float64) for i in indices])
+            stacked = torch.stack([values[i].to(torch.float64) for i in indices])
             for i, number in zip(indices, stacked.tolist(), strict=True):
                 values[i] = number
         self._shards.reduce(values)
@@ -112,6 +110,21 @@ class Rows:
     def _store(self, value: float | torch.Tensor) -> Handle:
         self._values.append(value)
         return len(self._values) - 1
+
+    def _norm_once(self, tensor: torch.Tensor) -> Handle:
+        """Take a norm, or hand out the handle of a tensor's norm that was taken before.
+
+        A residual sum is a module's output, a term of the next sum and a station of the stream; its gradient as well.
+        """
+        address = tensor.data_ptr()
+        known = self._taken.get(address)
+        if known is not None:
+            other = known[0]()
+            if other is not None and known[1] == tensor._version == other._version and _alike(tensor, other):
+                return known[2]
+        handle = self._store(self._norm(tensor.detach()))
+        self._taken[address] = (weakref.ref(tensor), tensor._version, handle)
+        return handle
 
     def _guarded(
         self,
@@ -151,6 +164,14 @@ class Rows:
         if self._host_branches and a.device.type == "cpu" and a.dtype is b.dtype is torch.float32:
             return _chunked_dot(a, b)
         return torch.sum(a.to(torch.float64) * b.to(torch.float64))
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors at one address hold the same numbers."""
+    if one.dtype is not other.dtype or one.numel() != other.numel():
+        return False
+    same_order = one.shape == other.shape and one.stride() == other.stride()
+    return same_order or (one.is_contiguous() and other.is_contiguous())
 
 
 def flatten(values: torch.Tensor) -> torch.Tensor | None:

@@ -6,7 +6,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -27,7 +27,9 @@ from gradscope.probe.signals.passes import measure_passes
 from gradscope.probe.tensors import shapes_in
 from gradscope.probe.updates import Updates, steps_in_backward
 from gradscope.record import Recording
-from gradscope.target.subject import Subject
+
+if TYPE_CHECKING:
+    from gradscope.target.subject import Subject
 
 Progress = Callable[[str, int, int], None]
 """Told what is going on: (words, steps done, steps in all)."""

@@ -122,3 +122,28 @@ def test_numbers_do_not_enter_the_graph(rows):
     assert not any(isinstance(v, torch.Tensor) and v.requires_grad for v in rows._values)
     assert rows.read()[handle] == pytest.approx(math.sqrt(12))
     assert x._version == before
+
+
+def test_a_norm_is_taken_once_as_long_as_the_tensor_lives_unchanged(rows):
+    x = torch.ones(5000)
+    first = rows.norm(x)
+    assert rows.norm(x) == first
+    assert rows.norm(x.view(50, 100)) == first
+    assert rows.norm(x[::2]) != first
+    assert rows.norm(x[:100]) != first
+    x.mul_(2)
+    second = rows.norm(x)
+    numbers = rows.read()
+    assert numbers[first] == pytest.approx(5000**0.5)
+    assert numbers[second] == pytest.approx(2 * 5000**0.5)
+
+
+def test_memory_that_is_used_again_is_not_taken_for_the_same_tensor(rows):
+    handles = []
+    for i in range(1, 20):
+        x = torch.full((5000,), float(i))
+        handles.append((i, rows.norm(x)))
+        del x
+    numbers = rows.read()
+    for i, handle in handles:
+        assert numbers[handle] == pytest.approx(i * 5000**0.5, rel=1e-6)
