@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ast
 import csv
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 FOLDER = Path(__file__).parent
 CATALOG = FOLDER / "catalog.csv"
@@ -37,20 +35,31 @@ class Entry:
     expected: int | None
     source: str
 
+    @property
+    def library(self) -> str:
+        """The scheme of the target: torchvision, timm or hf."""
+        return self.target.partition(":")[0]
 
-def entries() -> list[Entry]:
-    """Read the catalogue."""
-    with CATALOG.open(newline="") as file:
-        return [_entry(row) for row in csv.DictReader(file)]
+
+def entries(path: Path = CATALOG) -> list[Entry]:
+    """Read a catalogue.
+
+    Raises:
+        ValueError: A target is listed twice, or a count has no source.
+    """
+    with path.open(newline="") as file:
+        found = [_entry(row) for row in csv.DictReader(file)]
+    targets = [entry.target for entry in found]
+    twice = sorted({target for target in targets if targets.count(target) > 1})
+    if twice:
+        raise ValueError(f"{path.name} lists {', '.join(twice)} more than once")
+    return found
 
 
 def _entry(row: dict[str, str]) -> Entry:
-    pairs = (pair.split("=", 1) for pair in row["arguments"].split() if pair)
+    pairs = (pair.split("=", 1) for pair in row["arguments"].split())
     arguments = {key: ast.literal_eval(value) for key, value in pairs}
     expected = int(row["expected"]) if row["expected"] else None
+    if expected is not None and not row["source"]:
+        raise ValueError(f"{row['target']}: a count of {expected} without the file and expression it was read from")
     return Entry(row["target"], row["family"], arguments, expected, row["source"])
-
-
-def sample(all_entries: Iterable[Entry], part: int, of: int) -> list[Entry]:
-    """Return every `of`-th entry by a hash of its target: the same ones on every machine."""
-    return [entry for entry in all_entries if crc32(entry.target.encode()) % of == part]

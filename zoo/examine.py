@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,86 +21,45 @@ from gradscope.rules import diagnose
 from gradscope.target import load
 from gradscope.target.subject import Subject
 from zoo.catalog import Entry
+from zoo.limits import time_limit
+from zoo.table import QUICK, QUICK_CPU_S, SLOW, Row
+
+HIDDEN_CHARACTERS = 200
+"""How much of the list of what could not be seen goes into the table."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What came out for one architecture.
-
-    Attributes:
-        target: The target string.
-        runs: "yes", or the first line of what went wrong.
-        unchanged: Whether loss and every gradient were bitwise those of the bare step; None if it did not run.
-        found: Residual additions found.
-        expected: Residual additions counted by hand, None where nobody did.
-        kinds: Kinds of the sites and their number.
-        verdict: The verdict.
-        errors: Codes of error-level findings (false alarms: these are standard initialisations).
-        hidden: What could not be seen, by name.
-        seconds: Wall time of everything.
-    """
-
-    target: str
-    runs: str
-    unchanged: bool | None
-    found: int | None
-    expected: int | None
-    kinds: str
-    verdict: str
-    errors: str
-    hidden: str
-    seconds: float
-
-    @property
-    def wrong(self) -> list[str]:
-        """What is not as it should be, in words."""
-        faults = []
-        if self.runs != "yes":
-            faults.append(f"does not run: {self.runs}")
-        elif not self.unchanged:
-            faults.append("gradients differ from the bare step")
-        if self.runs == "yes" and self.expected is not None and self.found != self.expected:
-            faults.append(f"{self.found} residual additions instead of {self.expected}")
-        if self.errors:
-            faults.append(f"false alarm {self.errors}")
-        return faults
-
-    def row(self) -> dict[str, Any]:
-        """Return the outcome as a row of the results table, without the time."""
-        return {key: "" if value is None else value for key, value in asdict(self).items() if key != "seconds"}
-
-
-def examine(entry: Entry, num_steps: int) -> Outcome:
+def examine(entry: Entry, num_steps: int, limit_s: float) -> Row:
     """Load, step bare and watched, and judge one architecture; never raises for a fault of the architecture."""
-    start = time.perf_counter()
-    found: dict[str, Any] = {"unchanged": None, "found": None, "kinds": "", "verdict": "", "errors": "", "hidden": ""}
+    start = time.process_time()
+    found: dict[str, str] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found |= _looked_at(entry, num_steps)
+            with time_limit(limit_s):
+                found = _looked_at(entry, num_steps)
             runs = "yes"
         except Exception as error:  # whatever a library raises is a row of the table
             runs = f"{type(error).__name__}: {error}".splitlines()[0][:160]
-    return Outcome(entry.target, runs, expected=entry.expected, seconds=time.perf_counter() - start, **found)
+    pace = QUICK if time.process_time() - start <= QUICK_CPU_S else SLOW
+    expected = "" if entry.expected is None else str(entry.expected)
+    return Row(entry.target, runs, expected=expected, pace=pace, **found)
 
 
-def _looked_at(entry: Entry, num_steps: int) -> dict[str, Any]:
+def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
     subject = load(entry.target, arguments=entry.arguments, seed=0)
     unchanged = _unchanged(subject)
     watched = tuple(step for step in (0, 3, 10) if step < num_steps)
     recording = measure(subject, ProbeSettings(num_steps=num_steps, watched_steps=watched))
     diagnosis = diagnose(recording)
     sites = list(recording.rows("sites"))
-    kinds: dict[str, int] = {}
-    for site in sites:
-        kinds[site["kind"]] = kinds.get(site["kind"], 0) + 1
+    kinds = Counter(str(site["kind"]) for site in sites)
     return {
-        "unchanged": unchanged,
-        "found": sum(bool(site["counted"]) for site in sites),
+        "unchanged": "yes" if unchanged else "no",
+        "found": str(sum(bool(site["counted"]) for site in sites)),
         "kinds": " ".join(f"{kind}:{count}" for kind, count in sorted(kinds.items())),
         "verdict": diagnosis.verdict,
         "errors": " ".join(sorted({f.code for f in diagnosis.findings if f.severity == "error"})),
-        "hidden": "; ".join(row["what"] for row in recording.rows("confessions"))[:200],
+        "hidden": "; ".join(str(row["what"]) for row in recording.rows("confessions"))[:HIDDEN_CHARACTERS],
     }
 
 
