@@ -23,10 +23,10 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
         return []
     kappa = max(values.values())
     limit = _failing_level(facts, thresholds)
-    if kappa < min(limit, thresholds["warn_kappa"]):
+    if kappa < min(limit, thresholds["warn_kappa"]) or not _comparable(facts):
         return []
     severity: Severity = "error" if kappa >= limit else "info" if _has_tokens(facts) else "warning"
-    if not _comparable(facts) or _size_alone_fails(facts):
+    if _size_alone_fails(facts):
         severity = "info"
     profile = facts.profile
     module = station_module(depth_culprit(profile, profile.decades or 0.0).station) if profile else ""
@@ -120,9 +120,9 @@ than any other number (AUC 0.97, total decades 0.84).""",
     false_positives="""
 κ_J alone does not decide: it is an error together with a gradient that changes by a decade along the depth, together
 with tokens that are alike, or, in networks without tokens, at twice the level. Where the stream changes its size
-(strided stages, patch merging) or BatchNorm couples the samples, large values still train, and the finding is
-information. The estimate from 16 cotangents is good to about 35 % on one sample and 12 % on eight. The levels come
-from small networks.""",
+(strided stages, patch merging) or BatchNorm couples the samples, it does not separate networks that train from
+others, and nothing is reported. The estimate from 16 cotangents is good to about 35 % on one sample and 12 % on
+eight. The levels come from small networks.""",
     example="""
 ```python
 # D = +0.1, yet untrainable: 64 tanh layers at the critical scale

@@ -23,6 +23,9 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     for severity, prefix in grades:
         for value, name in ((first, "token_cosine"), (later, "later_token_cosine")):
             limit = thresholds[prefix + name]
+            # A first optimizer step can push all tokens one way; only where they were alike before does it last.
+            if severity == "error" and (first or 0.0) < thresholds["warn_token_cosine"]:
+                continue
             if value is not None and value >= limit:
                 return [_tokens(facts, value, severity, limit, later=name == "later_token_cosine")]
     samples = facts.last_cosine("sample_cosine")
@@ -99,7 +102,8 @@ the gradient of queries and keys dies, and the loss stays at that of guessing by
 of it: a ten-layer Transformer without skips has perfectly ordinary norms at step 0 and a token cosine of 1.000.""",
     false_positives="""
 Tokens of a constant or heavily padded input *are* alike. A common offset (large biases) raises the cosine without
-harm; the level is set high for that reason. The sample cosine is a weak predictor and only warns at near-identity.""",
+harm; the level is set high for that reason. Tokens that only become alike in the first steps are a warning: they
+often part again. The sample cosine is a weak predictor and only warns at near-identity.""",
     example="""
 ```python
 def forward(self, x):

@@ -21,11 +21,12 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if not bad:
         return []
     site, value = bad[0]
+    opening = all(one.kind in ("scaled", "gated") for one, _ in bad)
     return [
         site_finding(
             facts,
             "GS403",
-            "warning",
+            "info" if opening else "warning",
             site,
             f"{value:.0%} of the sum's elements are the stream's, bit for bit: the branch is below its rounding "
             f"({len(bad)} of {count(len(found), 'addition')} like it).",
@@ -35,7 +36,9 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
                 "forward_ratio": site.forward_ratio,
                 "sites": len(bad),
             },
-            "Keep the residual stream in float32 (and check the dtype at run time), or use stochastic rounding.",
+            "Nothing yet: the factor in front of the branch is learnt and starts small on purpose."
+            if opening
+            else "Keep the residual stream in float32 (and check the dtype at run time), or use stochastic rounding.",
         )
     ]
 
@@ -48,8 +51,8 @@ taken. The metrics give the same for bfloat16 and float16.""",
 bfloat16 has 8 significant bits. A branch of 1 % of the stream leaves 17 % of the elements untouched, one of 0.1 %
 leaves 78 % (float16: 2 % and 21 %). Small corrections of deep layers are lost, always toward doing nothing.""",
     false_positives="""
-Branches that start tiny on purpose (LayerScale) are absorbed at first and grow out of it. Whether absorption costs
-quality in practice is disputed. Hence a warning.""",
+Branches that start tiny on purpose (LayerScale, gates) are absorbed at first and grow out of it: information. Whether
+absorption costs quality in practice is disputed. Hence a warning.""",
     example="""
 ```python
 x = torch.ones(1000, dtype=torch.bfloat16)

@@ -74,7 +74,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS402": Weight(1, 0.5, "The output of {module} is too large for float16."),
     "GS501": Weight(1, 0.5, "Each step replaces so much of the weights that training will jump."),
     "GS502": Weight(1, 0.5, "The optimizer does not change the weights of {module}."),
-    "GS601": Weight(1, 0.5, "{module} normalises over so few values that its statistics are noise."),
+    "GS601": Weight(1, 0.25, "{module} normalises over so few values that its statistics are noise."),
     "GS602": Weight(2, 0.5, "The loss is fed with something else than it expects."),
 }
 """The calibrated combination. Total decades (GS101, GS102), token similarity (GS301) and Jacobian anisotropy together

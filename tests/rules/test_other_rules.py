@@ -56,6 +56,12 @@ def test_absorbed_branches():
     assert (finding.severity, finding.module) == ("warning", "layers.2")
 
 
+def test_branches_with_a_learnt_factor_may_be_absorbed_at_first():
+    recording = observing("absorption", {"layers.1 + fc": 0.6}, recording=stack(4))
+    recording = edit(recording, "sites", "kind", lambda _: "scaled")
+    assert [f.severity for f in found(recording, "GS403")] == ["info"]
+
+
 def test_a_stream_in_bfloat16_is_remarked_and_a_deep_one_warned_of():
     assert found(in_dtype("bfloat16"), "GS404")[0].severity == "info"
     assert found(in_dtype("bfloat16", 300), "GS404")[0].severity == "warning"
