@@ -209,7 +209,7 @@ class _Paths:
         curved = any(tensor[0] in self.curved for tensor in dependent)
         bent = any(tensor[0] in self.bent for tensor in dependent)
         effect = self.graph.effects[node]
-        if self._is_residual(node):
+        if node in self.found:
             mask, curves = self._past_sum(node, masks), True
         else:
             mask, curves = _past_operation(self.graph, node, masks)
@@ -258,10 +258,6 @@ class _Paths:
 
     def _mask(self, tensor: Tensor) -> int:
         return PURE if tensor == self.region.join else self.reach.get(tensor[0], 0)
-
-    def _is_residual(self, node: int) -> bool:
-        residuals = self.found.get(node)
-        return bool(residuals) and residuals is not None and residuals[0].kind != "concat"
 
     def _past_sum(self, node: int, masks: list[int]) -> int:
         """A residual block hands its stream on and adds work to it, whatever its gates do in between."""
@@ -331,6 +327,13 @@ def _product(mask: int) -> int:
 
 def _without(mask: int, gone: int, instead: int) -> int:
     return (mask & ~gone) | instead if mask & gone else mask
+
+
+def weighs_only(region: Region) -> bool:
+    """Tell whether only the weight of the branch depends on the stream, and what it weighs does not: a fusion."""
+    factors = _tail_factors(region.graph, region.ends)
+    dependent = [tensor == region.join or tensor[0] in region.members for tensor in factors]
+    return any(dependent) and not all(dependent)
 
 
 def gate_root(graph: Graph, gate: Tensor) -> tuple[Tensor, bool]:

@@ -83,8 +83,7 @@ def follow(graph: Graph, link: Link, found: dict[int, list[Residual]], factor_of
     node = link.tensor[0]
     residuals = found.get(node)
     if residuals:
-        if residuals[0].kind != "concat":
-            yield from _past_sum(link, residuals[0])
+        yield from _past_sum(link, residuals[0])
         return
     data = [
         (source, number, position) for source, number, position in graph.inputs[node] if not graph.parametric[source]

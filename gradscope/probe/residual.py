@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradscope.probe.additions import AdditionRecorder
-from gradscope.probe.branch import PURE, WORKED, Region, examine
+from gradscope.probe.branch import PURE, WORKED, Region, examine, weighs_only
 from gradscope.probe.calls import Call
 from gradscope.probe.chain import FactorOf, Link, follow, starts
 from gradscope.probe.graph import Graph, Tensor, Trace
@@ -36,7 +36,7 @@ class Residual:
         branch: The term that is computed from it.
         link: What lies on the skip between the sum and the join.
         region: What lies on the branch.
-        kind: identity, scaled, gated, projection or concat.
+        concatenates: The branch is put next to the stream instead of being added to it.
         recurrent: It adds to a state that is carried through time.
     """
 
@@ -46,7 +46,7 @@ class Residual:
     branch: Term
     link: Link
     region: Region
-    kind: str = "identity"
+    concatenates: bool = False
     recurrent: bool = False
 
     @property
@@ -75,6 +75,7 @@ class Finder:
         self.graph = graph
         self._owner = owner
         self.found: dict[int, list[Residual]] = {}
+        self.concatenations: dict[int, list[Residual]] = {}
         self.spent = 0
         self.budget = max(_BUDGET_PER_NODE * len(graph.nodes), _LEAST_BUDGET)
         self.factor_of = factor_of
@@ -90,6 +91,20 @@ class Finder:
                 del self.found[inner]
         if best:
             self.found[node] = best
+
+    def decide_concatenation(self, node: int) -> None:
+        """Tell whether a concatenation puts a branch next to the stream it is computed from (dense blocks, U-Nets)."""
+        tensors = sorted({(source, number) for source, number, _ in self.graph.inputs[node]})
+        tensors = [tensor for tensor in tensors if not self.graph.parametric[tensor[0]]]
+        if len(tensors) < 2:  # noqa: PLR2004 - a stream and a branch
+            return
+        # Of many the last two: what lies before them was put there by earlier concatenations.
+        for skip, branch in ((tensors[-2], tensors[-1]), (tensors[-1], tensors[-2])):
+            found = self._search(node, Term((skip,), 0), Term((branch,), 1))
+            if found is not None and _concatenated(self.graph, found):
+                found.concatenates = True
+                self.concatenations[node] = [found]
+                return
 
     def _is_injection(self, inner: int, outer: Residual) -> bool:
         """Tell whether an earlier sum only makes the input of a branch: x + p in x + f(x + p), with p computed from x.
@@ -136,13 +151,17 @@ class Finder:
             found = [
                 residual
                 for branch in terms
-                if branch is not skip and (residual := self._pair(node, skip, branch, terms)) is not None
+                if branch is not skip and (residual := self._pair(node, skip, branch)) is not None
             ]
             if len(found) > len(best) or (found and len(found) == len(best) and _rank(found[0]) < _rank(best[0])):
                 best = found
         return best
 
-    def _pair(self, node: int, skip: Term, branch: Term, terms: list[Term]) -> Residual | None:
+    def _pair(self, node: int, skip: Term, branch: Term) -> Residual | None:
+        residual = self._search(node, skip, branch)
+        return residual if residual is not None and _accepted(self.graph, residual) else None
+
+    def _search(self, node: int, skip: Term, branch: Term) -> Residual | None:
         limit = _CHEAP if self.spent > self.budget else self.budget
         visited: set[int] = set()
         meeting = _meet(self.graph, skip, branch, self.found, self.factor_of, visited, limit)
@@ -151,8 +170,6 @@ class Finder:
             return None
         join, link, jumps = meeting
         region = examine(self.graph, join, branch, visited, jumps, self.found)
-        if not _accepted(self.graph, join, skip, branch, link, region):
-            return None
         return Residual(node, join, skip, branch, link, region)
 
 
@@ -223,7 +240,7 @@ def _sources(
 ) -> list[Tensor]:
     """What a node of the branch reads. A whole residual block is stepped over where the skip does not lead into it."""
     residuals = found.get(node)
-    if residuals and len(residuals) == 1 and residuals[0].kind != "concat":
+    if residuals and len(residuals) == 1:
         block = residuals[0]
         if not any(block.join[0] < other < node for other in chain_open):
             jumps[node] = block
@@ -231,8 +248,18 @@ def _sources(
     return [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
 
 
-def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, region: Region) -> bool:
+def _concatenated(graph: Graph, residual: Residual) -> bool:
+    """Tell whether a concatenation keeps a stream beside the work on it: not the parts of one tensor put together."""
+    link, region = residual.link, residual.region
+    if not region.works or link.projection or link.gates or link.sums or region.reach & PURE:
+        return False
+    return not link.parts or not region.disjoint(link.parts) or _merges_halves(graph, residual.join, link, region)
+
+
+def _accepted(graph: Graph, residual: Residual) -> bool:
     """Tell whether what lies on skip and branch makes a residual addition. Each line is a look-alike it is not."""
+    join, skip, branch = residual.join, residual.skip, residual.branch
+    link, region = residual.link, residual.region
     if not region.works or link.sign * skip.sign < 0:
         return False  # rotary embedding, polynomials, biases; a difference f(x) - x
     if region.reweighs and (link.scale is None or not region.reach & WORKED):
@@ -251,6 +278,8 @@ def _accepted(graph: Graph, join: Tensor, skip: Term, branch: Term, link: Link, 
         return False  # a step of a loop that looks at the same tensor again
     if isinstance(graph.nodes[join[0]], Trace) and region.residuals:
         return False  # a mask or a table that many blocks use
+    if link.gates and weighs_only(region):
+        return False  # two tensors weighted by attention to both
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
 
 
@@ -355,6 +384,8 @@ def find_residuals(
     finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])), places.owner)
     in_place = frozenset(key for key, addition in recorder.additions.items() if isinstance(key, int))
     for node, name in enumerate(graph.names):
+        if name == "Cat" and not graph.is_raw(node):
+            finder.decide_concatenation(node)
         if name not in SUMS or graph.is_raw(node):
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
@@ -363,7 +394,7 @@ def find_residuals(
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):
             finder.decide(node, terms)
-    return finder.found
+    return {**finder.found, **finder.concatenations}
 
 
 _ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "ScatterAdd"})

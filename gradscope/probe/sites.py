@@ -101,7 +101,7 @@ def describe(
             innermost = addition.call if addition is not None else places.owner(node)
             container = _container(places, residual, innermost)
             branches = _modules(graph, places, residual.region.nodes, container, innermost)
-            kind = "concat" if residual.kind == "concat" else kind_of(graph, residual, factor_of)
+            kind = "concat" if residual.concatenates else kind_of(graph, residual, factor_of)
             sites.append(
                 Site(
                     name=_name(container, branches),
