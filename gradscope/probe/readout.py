@@ -57,6 +57,11 @@ def write_structure(tables: Tables, structure: Structure) -> None:
             "stream", name=station.name, kind=station.kind, block=station.block, module=station.module,
             call=tables.row_of_call(station.call), site=station.site,
         )  # fmt: skip
+    described = tables.columns["parameters"]
+    for name, row in tables.parameter_rows():  # what the graph shows of an attention beats what names suggest
+        role = structure.roles.get(described["shared_with"][row] or name)
+        if role is not None:
+            described["role"][row] = role
     for what, why in structure.confessions:
         tables.confess(what, why)
 
