@@ -18,6 +18,11 @@ ZERO_START_DECADES = 3.5
 it, the zero has another cause (a dead layer: GS105). Same level as the error."""
 
 
+FEWEST_BLOCKS = 3
+"""Blocks (count) over which a change is one of depth and can be an error; over one or two it is that of a single place,
+often of a norm over a handful of values, and warns."""
+
+
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Compare D at the first and the last watched step with the optimizer's levels; the worse one counts."""
     if facts.runs_through_time:
@@ -61,7 +66,7 @@ def lost_decades(profile: DepthProfile) -> float | None:
 def _finding(facts: Facts, profile: DepthProfile, lost: float, fail: float, warn: float) -> Finding:
     place = depth_culprit(profile, lost)
     slope = profile.decades_per_block
-    severe = lost <= -fail
+    severe = lost <= -fail and profile.num_blocks >= FEWEST_BLOCKS
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)

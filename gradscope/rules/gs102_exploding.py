@@ -10,7 +10,7 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
-from gradscope.rules.gs101_vanishing import limits, when
+from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, limits, when
 from gradscope.rules.numbers import count, factor, signed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
@@ -34,7 +34,7 @@ def _finding(facts: Facts, profile: DepthProfile, excess: float, fail: float, wa
     predicted = facts.predicted_decades(profile.step)
     place = depth_culprit(profile, decades)
     slope = profile.decades_per_block
-    severe = excess >= fail
+    severe = excess >= fail and profile.num_blocks >= FEWEST_BLOCKS
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)

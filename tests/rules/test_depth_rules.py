@@ -95,3 +95,9 @@ def test_the_verdict_does_not_depend_on_loss_scale_batch_or_width(per_block):
     assert essence(scaled_loss(recording, 1e-6)) == expected
     assert essence(repeated_batch(recording, 4)) == expected
     assert essence(stack(12, decades_per_block=per_block, width=512)) == expected
+
+
+@pytest.mark.parametrize(("per_block", "code"), [(-3.0, "GS101"), (3.0, "GS102")])
+def test_a_change_over_two_blocks_is_not_one_of_depth(per_block, code):
+    assert only(stack(2, decades_per_block=per_block), code).severity == "warning"
+    assert only(stack(3, decades_per_block=per_block), code).severity == "error"
