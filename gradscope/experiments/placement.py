@@ -18,7 +18,7 @@ from gradscope.experiments.learning_rates import (
     largest_trainable,
     try_rates,
 )
-from gradscope.experiments.placement_claims import judge
+from gradscope.experiments.placement_claims import DEEP_VOCAB, judge
 from gradscope.experiments.result import Cell, Claim, Table, table
 from gradscope.experiments.running import Progress
 from gradscope.experiments.stations import norm, record_stream, token_cosine, total_decades
@@ -144,8 +144,8 @@ def _amplification(name: str, init: str, layers: int, seeds: int) -> float:
 
 
 def _deep_loss() -> float:
-    subject = token_subject("pre-ln", 0, layers=DEEP, d_model=32, batch=8)
-    return train(subject, 250, 1e-3).final_loss
+    subject = token_subject("pre-ln", 0, layers=DEEP, d_model=32, batch=8, vocab=DEEP_VOCAB)
+    return train(subject, 250, 3e-3).final_loss
 
 
 def _tables(found: Findings) -> list[Table]:
