@@ -26,11 +26,11 @@ def import_library(name: str, target: str) -> ModuleType:
         with surroundings(None):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != name.split(".")[0]:
+        if error.name is None or error.name.split(".")[0] != name.split(".", maxsplit=1)[0]:
             raise TargetError(
                 f"{name} cannot be imported: {error}.", rule="It is installed, but something it needs is not."
             ) from error
-        library = name.split(".")[0]
+        library = name.split(".", maxsplit=1)[0]
         raise MissingLibraryError(
             f"{target} needs {library}, which is not installed.", hint=f"pip install {library}"
         ) from error

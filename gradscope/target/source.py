@@ -64,7 +64,7 @@ class Source:
         namespace: The names of the user's file, for inputs and losses it offers.
         where: The file or library those names are from, as a report says it.
         folder: Must be on sys.path when the user's functions run.
-        library_inputs: Finds one batch by what the library knows of the model, given the model and a way to try a batch.
+        library_inputs: Finds one batch by what the library knows, given the model and a way to try a batch.
         root: The folder user files are shown relative to.
         rebuilds: Whether building again makes a new model rather than returning the same one.
         notes: What the user should know, one sentence each.

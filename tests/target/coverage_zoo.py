@@ -81,7 +81,8 @@ def check(target: str) -> str:
     step = time.perf_counter() - start - loaded
     size = sum(p.numel() for p in subject.model.parameters()) / 1e6
     return (
-        f"{state} loss={loss.item():.4g} load={loaded:.1f}s step={step:.1f}s params={size:.1f}M none={missing}/{len(grads)} "
+        f"{state} loss={loss.item():.4g} load={loaded:.1f}s step={step:.1f}s params={size:.1f}M "
+        f"none={missing}/{len(grads)} "
         f"| {type(subject.model).__name__} | {subject.inputs_origin.text} | {subject.loss_origin.text}"
     )
 
@@ -94,7 +95,7 @@ def in_child(target: str) -> str:
         os.close(read)
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_CPU_S, LIMIT_CPU_S))
-        sys.stderr = open(os.devnull, "w")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         os.write(write, check(target).replace("\n", " ")[:4000].encode())
         os._exit(0)
     os.close(write)

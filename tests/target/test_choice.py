@@ -46,14 +46,21 @@ def test_model_wins_over_other_factories(write):
 
 
 def test_attr_names_a_class_a_function_an_instance_or_something_inside(write):
-    file = write(NET + "def small(): return Net(1)\nbig = Net(7)\nclass Zoo:\n    tiny = staticmethod(lambda: Net(4))\n")
+    file = write(
+        NET + "def small(): return Net(1)\nbig = Net(7)\nclass Zoo:\n    tiny = staticmethod(lambda: Net(4))\n"
+    )
     for attr, expected in {"Net": 2, "small": 1, "big": 7, "Zoo.tiny": 4}.items():
         assert len(load(f"{file}:{attr}").model.blocks) == expected
 
 
 def test_several_candidates_are_listed_ready_to_paste(write):
     with pytest.raises(TargetError) as caught:
-        load(write(NET + "class Other(Net): pass\nclass Third(nn.Linear):\n    def __init__(self): super().__init__(2, 2)\n"))
+        load(
+            write(
+                NET
+                + "class Other(Net): pass\nclass Third(nn.Linear):\n    def __init__(self): super().__init__(2, 2)\n"
+            )
+        )
     assert "gradscope inspect user_model.py:Other" in caught.value.hint
     assert "gradscope inspect user_model.py:Third" in caught.value.hint
     assert "Block" not in caught.value.hint
@@ -97,10 +104,12 @@ def test_a_configuration_class_in_the_file_is_filled_in(write):
 
 
 def test_a_factory_may_return_inputs_and_loss(write):
-    subject = load(write("""
+    subject = load(
+        write("""
         def make_model():
             return nn.Linear(3, 2), (torch.ones(4, 3),), lambda output, batch: output.sum() + batch[0].sum()
-    """))
+    """)
+    )
     batch = next(iter(subject.batches))
     assert subject.loss(subject.call(batch), batch).item() == pytest.approx(subject.model(batch[0]).sum().item() + 12)
     assert "returned by make_model()" in subject.inputs_origin.text
@@ -109,8 +118,10 @@ def test_a_factory_may_return_inputs_and_loss(write):
 def test_list_targets(write):
     listed = list_targets(write(NET + "def get_model(): return Net()\nready = Net(1)\n"))
     assert [(entry.target, entry.kind) for entry in listed] == [
-        ("user_model.py:get_model", "factory"), ("user_model.py:ready", "model"),
-        ("user_model.py:Block", "class"), ("user_model.py:Net", "class"),
+        ("user_model.py:get_model", "factory"),
+        ("user_model.py:ready", "model"),
+        ("user_model.py:Block", "class"),
+        ("user_model.py:Net", "class"),
     ]
 
 

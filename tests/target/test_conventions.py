@@ -81,7 +81,10 @@ def test_seed_none_leaves_the_generator(write):
     torch.manual_seed(11)
     expected = torch.randn(3)
     torch.manual_seed(11)
-    load(write("net = nn.ReLU()\ndef batch():\n    return torch.ones(2, requires_grad=True)\ndef loss(o, b): return o.sum()"), seed=None)
+    load(
+        write("net = nn.ReLU()\ndef batch(): return torch.ones(2, requires_grad=True)\ndef loss(o, b): return o.sum()"),
+        seed=None,
+    )
     assert torch.equal(torch.randn(3), expected)
 
 
@@ -93,8 +96,14 @@ def test_mode_is_kept_unless_asked(write):
 
 
 def test_dict_batches_are_keywords(write):
-    subject = load(write(PLAIN.replace("return (torch.randn(5, 3, generator=torch.Generator().manual_seed(1)), 2.0)",
-                                       "return {'scale': 2.0, 'x': torch.ones(5, 3)}")))
+    subject = load(
+        write(
+            PLAIN.replace(
+                "return (torch.randn(5, 3, generator=torch.Generator().manual_seed(1)), 2.0)",
+                "return {'scale': 2.0, 'x': torch.ones(5, 3)}",
+            )
+        )
+    )
     batch = next(iter(subject.batches))
     subject.model.eval()
     torch.testing.assert_close(subject.call(batch), 2 * subject.model(torch.ones(5, 3)))
@@ -102,7 +111,8 @@ def test_dict_batches_are_keywords(write):
 
 @pytest.mark.parametrize("result", ["out", "{'loss': out, 'more': x}", "Out(out)", "(x, out)"])
 def test_the_models_own_loss(write, result):
-    subject = load(write(f"""
+    subject = load(
+        write(f"""
         from collections import namedtuple
         Out = namedtuple("Out", "loss")
         class Net(nn.Module):
@@ -115,7 +125,8 @@ def test_the_models_own_loss(write, result):
         model = Net()
         def batch():
             return torch.ones(4, 3)
-    """))
+    """)
+    )
     assert first_loss(subject) == pytest.approx(subject.model.a(torch.ones(4, 3)).mean().item())
     assert not subject.loss_origin.synthetic
 

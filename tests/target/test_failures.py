@@ -67,7 +67,9 @@ def test_a_missing_module_is_a_missing_target(write):
 
 
 def test_a_missing_attribute_names_the_nearest(write):
-    error = failing(write("def build_modle(): return nn.Linear(1, 1)\ndef get_model(): return nn.Linear(1, 1)\n") + ":get_modl")
+    error = failing(
+        write("def build_modle(): return nn.Linear(1, 1)\ndef get_model(): return nn.Linear(1, 1)\n") + ":get_modl"
+    )
     assert "has no 'get_modl'" in error.what
     assert "get_model" in error.rule
 
@@ -88,12 +90,14 @@ def test_not_a_module(write):
 
 
 def test_a_factory_that_raises_shows_the_users_own_line(write):
-    error = failing(write("""
+    error = failing(
+        write("""
         def helper():
             return nn.Linear(-1, "two")
         def model():
             return helper()
-    """))
+    """)
+    )
     assert "Building model() in user_model.py raised" in error.what
     assert "user_model.py:6: return nn.Linear" in error.rule
     assert error.line == 6
@@ -122,13 +126,16 @@ def test_a_circular_import(write):
 
 
 def test_forward_that_raises(write):
-    error = failing(write("""
+    error = failing(
+        write("""
         class Net(nn.Module):
             def forward(self, x):
                 return x @ torch.ones(5, 5)
         def model(): return Net()
         def batch(): return torch.ones(2, 3)
-    """), ModelError)
+    """),
+        ModelError,
+    )
     assert "user_model.py:7" in error.rule
 
 
@@ -176,7 +183,9 @@ def test_two_folders_with_files_of_the_same_names(write, tmp_path):
 def test_relative_imports_in_a_package(write):
     write("", "kit/__init__.py", head="")
     write("WIDTH = 6\n", "kit/sizes.py", head="")
-    file = write("from .sizes import WIDTH\nfrom . import sizes\ndef model(): return nn.Linear(WIDTH, 2)\n", "kit/net.py")
+    file = write(
+        "from .sizes import WIDTH\nfrom . import sizes\ndef model(): return nn.Linear(WIDTH, 2)\n", "kit/net.py"
+    )
     assert load(file).model.in_features == 6
     assert load("kit.net:model").model.in_features == 6
 

@@ -51,12 +51,18 @@ def test_usual_names_as_functions_and_as_values(write, name):
 
 
 def test_a_batch_function_that_wants_a_split(write):
-    subject = load(write(NET + "def get_batch(split, batch_size): return torch.ones(batch_size, 3) if split == 'train' else None\n"))
+    subject = load(
+        write(
+            NET + "def get_batch(split, batch_size): return torch.ones(batch_size, 3) if split == 'train' else None\n"
+        )
+    )
     assert first(subject).shape == (8, 3)
 
 
 def test_the_models_own_example(write):
-    code = NET.replace("self.a = nn.Linear(3, 2)", "self.a = nn.Linear(3, 2)\n        self.example_input_array = torch.ones(9, 3)")
+    code = NET.replace(
+        "self.a = nn.Linear(3, 2)", "self.a = nn.Linear(3, 2)\n        self.example_input_array = torch.ones(9, 3)"
+    )
     assert first(load(write(code))).shape == (9, 3)
 
 
@@ -94,28 +100,36 @@ def test_an_iterator_starts_anew(write):
 
 
 def test_an_endless_iterator_is_not_used_up(write):
-    write("import itertools\ndef stream(): return (torch.full((2, 3), float(i)) for i in itertools.count())\n", "data.py")
+    write(
+        "import itertools\ndef stream(): return (torch.full((2, 3), float(i)) for i in itertools.count())\n", "data.py"
+    )
     subject = load(write(NET), inputs="data.py:stream")
     iterator = iter(subject.batches)
     assert [float(next(iterator)[0, 0]) for _ in range(3)] == [0, 1, 2]
 
 
 def test_a_generator_a_factory_returned_is_kept(write):
-    subject = load(write("def make_model():\n    return nn.Linear(3, 2), (torch.full((2, 3), float(i)) for i in range(3))\n"))
+    subject = load(
+        write("def make_model():\n    return nn.Linear(3, 2), (torch.full((2, 3), float(i)) for i in range(3))\n")
+    )
     for _ in range(2):
         assert [float(batch[0, 0]) for batch in subject.batches] == [0, 1, 2]
 
 
 def test_dicts_with_more_than_forward_takes(write):
-    subject = load(write(NET + "def batch(): return {'x': torch.ones(4, 3), 'labels': torch.zeros(4, dtype=torch.long)}\n"))
+    subject = load(
+        write(NET + "def batch(): return {'x': torch.ones(4, 3), 'labels': torch.zeros(4, dtype=torch.long)}\n")
+    )
     batch = first(subject)
     expected = torch.nn.functional.cross_entropy(subject.model.a(batch["x"]), batch["labels"])
     torch.testing.assert_close(subject.loss(subject.call(batch), batch), expected)
 
 
 def test_a_forward_that_takes_the_whole_batch(write):
-    code = NET.replace("def forward(self, x, scale=None):\n        return self.a(x) if scale is None else self.a(x) * scale",
-                       "def forward(self, batch):\n        return self.a(batch['x'])")
+    code = NET.replace(
+        "def forward(self, x, scale=None):\n        return self.a(x) if scale is None else self.a(x) * scale",
+        "def forward(self, batch):\n        return self.a(batch['x'])",
+    )
     subject = load(write(code + "def batch(): return {'x': torch.ones(4, 3), 'other': torch.ones(1)}\n"))
     assert subject.call(first(subject)).shape == (4, 2)
 
@@ -155,7 +169,9 @@ def test_written_out(write):
     assert list(make_batch(parse_inputs("x=2x3;y=():float:0..1"))) == ["x", "y"]
 
 
-@pytest.mark.parametrize("text", ["8y3", "8x3:int65", "8x3:int64:5..5", "8x3:int64:a..b", "99999x99999x9", "8x3:a:b:c", "x=", "-1x3"])
+@pytest.mark.parametrize(
+    "text", ["8y3", "8x3:int65", "8x3:int64:5..5", "8x3:int64:a..b", "99999x99999x9", "8x3:a:b:c", "x=", "-1x3"]
+)
 def test_badly_written(text):
     with pytest.raises(InputsError, match="--input"):
         parse_inputs(text)

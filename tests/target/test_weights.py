@@ -35,7 +35,11 @@ def save_safetensors(tensors: dict[str, torch.Tensor], path: Path) -> None:
     header, body = {"__metadata__": {"format": "pt"}}, b""
     for name, tensor in tensors.items():
         raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-        header[name] = {"dtype": KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [len(body), len(body) + len(raw)]}
+        header[name] = {
+            "dtype": KINDS[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [len(body), len(body) + len(raw)],
+        }
         body += raw
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + body)
@@ -78,8 +82,14 @@ def test_a_prefix_that_the_model_has_and_the_file_lacks(write, trained):
     assert same(load(write(code), weights="net.pt").model.module, trained)
 
 
-@pytest.mark.parametrize("nest", [lambda d: {"state_dict": d, "epoch": 3}, lambda d: {"model": d, "optimizer": {"lr": 0.1}},
-                                  lambda d: {"model": {"state_dict": d}}])
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda d: {"state_dict": d, "epoch": 3},
+        lambda d: {"model": d, "optimizer": {"lr": 0.1}},
+        lambda d: {"model": {"state_dict": d}},
+    ],
+)
 def test_checkpoints_of_training_scripts(write, trained, nest):
     torch.save(nest(trained.state_dict()), "net.pth")
     assert same(load(write(MODEL), weights="net.pth").model, trained)
@@ -87,7 +97,9 @@ def test_checkpoints_of_training_scripts(write, trained, nest):
 
 def test_a_lightning_checkpoint(write, trained):
     state = {f"net.{name}": value for name, value in trained.state_dict().items()}
-    torch.save({"state_dict": state, "pytorch-lightning_version": "2.5.0", "hyper_parameters": {"width": 4}}, "last.ckpt")
+    torch.save(
+        {"state_dict": state, "pytorch-lightning_version": "2.5.0", "hyper_parameters": {"width": 4}}, "last.ckpt"
+    )
     assert same(load(write(MODEL), weights="last.ckpt").model, trained)
 
 

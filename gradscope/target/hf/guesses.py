@@ -74,7 +74,7 @@ def read_facts(config: Any) -> Facts:
             "input_feat_size",
             "num_mel_filters",
             default=80,
-        ),  # fmt: skip
+        ),
         image_token=_token(config, "image"),
         audio_token=_token(config, "audio"),
     )
@@ -140,7 +140,7 @@ def _pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str,
             sides = (1, GRID, GRID) if "thw" in grid else (GRID, GRID)
             yield {
                 flat: Guess("patches", (BATCH, GRID * GRID, size)),
-                grid: Guess("constant_rows", (BATCH,), value=sides),
+                grid: Guess("rows", (BATCH,), value=sides),
             }
     if name is None:
         return

@@ -103,7 +103,8 @@ def _is_large(cls: Any, config: Any) -> bool:
     """Whether a model has more parameters than an example should; counted without making them."""
     try:
         with torch.device("meta"):
-            return sum(parameter.numel() for parameter in cls(config).parameters()) > MOST_PARAMETERS
+            count: int = sum(parameter.numel() for parameter in cls(config).parameters())
+            return count > MOST_PARAMETERS
     except Exception:  # some constructors compute with their parameters, which this device cannot
         return False
 

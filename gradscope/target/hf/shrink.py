@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from gradscope.target.nearest import did_you_mean
 LEVELS = (0, 1, 2)
 SMALL_PICTURES = 1
 """The last level at which pictures are made small."""
+KINDS = re.compile(r"layer_types|layers_block_type|block_types|layers_types")
+OF_EACH_KIND = 2
+"""Layers of one kind often share weights with one another, so that one of them is too few."""
 USUAL_SECTIONS = 3
 """Time, height and width."""
 PATCHES_PER_SIDE = 4
@@ -67,9 +71,12 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
         elif name == "image_size" and _is_whole_numbers(value):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if value != getattr(config, name, None)}
+    changes.update(_fitting_layers(config, changes))
+    changes.update(_fitting_stages(config, changes))
     if level <= SMALL_PICTURES:
         changes.update(_small_picture(config))
     if not depth_only:
+        changes.update(_fitting_heads(config, changes))
         changes.update(_fitting_rotation(config, changes))
     return changes
 
@@ -104,6 +111,49 @@ def refuse_unknown(config: Any, given: Mapping[str, Any]) -> None:
             raise TargetError(f"A {config.model_type} configuration has no {key!r}.", rule=did_you_mean(key, known))
 
 
+def _fitting_layers(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep two layers of every kind in a stack that mixes kinds, and cut other lists of one entry a layer to length."""
+    old = getattr(config, "num_hidden_layers", None)
+    if not isinstance(old, int) or "num_hidden_layers" not in changes:
+        return {}
+    per_layer = {
+        name: value
+        for name, value in constructor_values(config).items()
+        if isinstance(value, list | tuple) and len(value) == old and not DEPTHS.search(name)
+    }
+    kinds = next((value for name, value in per_layer.items() if KINDS.search(name) and len(set(value)) > 1), None)
+    kept = [i for i, kind in enumerate(kinds) if kinds[:i].count(kind) < OF_EACH_KIND] if kinds else []
+    kept += [i for i in range(old) if i not in kept][: max(changes["num_hidden_layers"] - len(kept), 0)]
+    kept, new = sorted(kept), len(kept)
+    return {
+        "num_hidden_layers": new,
+        **{name: type(value)(value[i] for i in kept) for name, value in per_layer.items()},
+    }
+
+
+def _fitting_stages(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a backbone put out as many stages as before, from fewer layers where its stages are its layers."""
+    features = getattr(config, "out_features", None)
+    if not isinstance(features, list) or not features:
+        return {}
+    if "num_hidden_layers" not in changes or len(getattr(config, "stage_names", ())) != config.num_hidden_layers + 1:
+        return {"out_features": list(features)}
+    layers = max(changes["num_hidden_layers"], len(features))
+    return {
+        "num_hidden_layers": layers,
+        "out_features": [f"stage{layers - len(features) + 1 + i}" for i in range(len(features))],
+    }
+
+
+def _fitting_heads(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a size to heads that have none of their own: some models forget to derive it."""
+    values = constructor_values(config)
+    width, heads = (changes.get(name, values.get(name)) for name in ("hidden_size", "num_attention_heads"))
+    if values.get("head_dim", 0) is not None or not isinstance(width, int) or not isinstance(heads, int):
+        return {}
+    return {"head_dim": width // heads}
+
+
 def _is_hierarchical(config: Any) -> bool:
     values = constructor_values(config).items()
     return any(HIERARCHICAL.search(name) and _is_whole_numbers(value) and len(value) > 1 for name, value in values)
@@ -119,7 +169,7 @@ def _own_settings(config: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in constructor_values(config).items()
-        if isinstance(value, plain) and value != getattr(default, name, None)
+        if isinstance(value, plain) and value != getattr(default, name, None) and not name.startswith("_")
     }
 
 
@@ -159,7 +209,7 @@ def _small_picture(config: Any) -> dict[str, Any]:
 def _fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Make the sections of a multi-axis rotary embedding add up to half the new size of a head."""
     rope = getattr(config, "rope_parameters", None)
-    if not isinstance(rope, Mapping) or not _has_sections(type(config)):
+    if not isinstance(rope, Mapping) or not _has_sections(inspect.getsourcefile(type(config)) or ""):
         return {}
     sections = rope.get("mrope_section") or range(USUAL_SECTIONS)
     head = changes.get("head_dim") or getattr(config, "head_dim", None)
@@ -173,8 +223,7 @@ def _fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 @functools.cache
-def _has_sections(cls: type) -> bool:
-    """Whether the models of a configuration rotate several axes; only their source tells, where it is the default."""
-    file = inspect.getsourcefile(cls)
-    model_file = Path(file.replace("configuration_", "modeling_")) if file else None
-    return model_file is not None and model_file.exists() and "mrope_section" in model_file.read_text(encoding="utf-8")
+def _has_sections(file: str) -> bool:
+    """Whether the models of a configuration file rotate several axes; where that is a default, only source tells."""
+    model_file = Path(file.replace("configuration_", "modeling_"))
+    return model_file.is_file() and "mrope_section" in model_file.read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ Shape legend: a dimension of 0 stands for the batch size, which is settled last.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ import torch
 BATCH = 0
 """Stands for the batch size in a guessed shape."""
 SEED = 20
+BOX = (1, 2, 30, 40)
+"""Left, top, right and bottom of a made-up box, in thousandths of a page."""
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,9 @@ class Guess:
     """One input.
 
     Attributes:
-        kind: float, ids (integers below `high`), unit (floats in 0..1), mask (ones), bools (False), trues, causal
-            (lower triangle), constant (the Python value `value`), list (of tensors), dict or tuple (of `parts`).
+        kind: float, ids (integers below `high`), unit (floats in 0..1), mask (ones), bools (False), trues, lengths
+            (`high` each), causal (lower triangle), boxes, marks (where placeholders stand), patches (of all samples in
+            one axis), rows (`value` a sample), list (of tensors), constant (`value`), dict or tuple (of `parts`).
         shape: Its dimensions; 0 is the batch size.
         high: One more than the largest id.
         low: The smallest id.
@@ -57,7 +61,8 @@ class Guess:
             "marks": f"{size} placeholder marks",
             "boxes": f"{size} boxes",
             "patches": f"{size} patches",
-            "constant_rows": f"{size} rows of {self.value}",
+            "rows": f"{size} rows of {self.value}",
+            "lengths": f"{size} times the full length {self.high}",
             "causal": f"{size} causal mask",
             "list": f"list of {size} normal numbers",
         }
@@ -75,39 +80,36 @@ def realise(candidate: Candidate, batch_size: int) -> dict[str, Any]:
 
 def make(guess: Guess, batch_size: int, name: str) -> Any:
     """Return one input, the same for the same guess and name."""
+    if guess.kind == "constant":
+        return guess.value
+    if guess.kind == "dict":
+        return {key: make(part, batch_size, key) for key, part in guess.parts}
+    if guess.kind == "tuple":
+        return tuple(make(part, batch_size, f"{name}.{key}") for key, part in guess.parts)
     generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
-    shape = tuple(dim or batch_size for dim in guess.shape)
-    match guess.kind:
-        case "float":
-            return torch.randn(shape, generator=generator)
-        case "unit":
-            return torch.rand(shape, generator=generator)
-        case "ids":
-            return _marked(torch.randint(guess.low, max(guess.high, guess.low + 1), shape, generator=generator), guess)
-        case "marks":
-            return _marked(torch.zeros(shape, dtype=torch.int64), guess, flag=True)
-        case "boxes":
-            return torch.tensor([1, 2, 30, 40]).expand(shape).clone()
-        case "patches":
-            return torch.randn(shape[0] * shape[1], *shape[2:], generator=generator)
-        case "constant_rows":
-            return torch.tensor([guess.value] * shape[0])
-        case "mask":
-            return torch.ones(shape, dtype=torch.int64)
-        case "bools":
-            return torch.zeros(shape, dtype=torch.bool)
-        case "trues":
-            return torch.ones(shape, dtype=torch.bool)
-        case "causal":
-            return torch.ones(shape).tril()
-        case "list":
-            return [torch.randn(shape[1:], generator=generator) for _ in range(shape[0])]
-        case "dict":
-            return {key: make(part, batch_size, key) for key, part in guess.parts}
-        case "tuple":
-            return tuple(make(part, batch_size, f"{name}.{key}") for key, part in guess.parts)
-        case _:
-            return guess.value
+    return MAKERS[guess.kind](guess, tuple(dim or batch_size for dim in guess.shape), generator)
+
+
+def _ids(guess: Guess, shape: Shape, generator: torch.Generator) -> torch.Tensor:
+    return _marked(torch.randint(guess.low, max(guess.high, guess.low + 1), shape, generator=generator), guess)
+
+
+MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
+    "float": lambda guess, shape, generator: torch.randn(shape, generator=generator),
+    "unit": lambda guess, shape, generator: torch.rand(shape, generator=generator),
+    "ids": _ids,
+    "marks": lambda guess, shape, generator: _marked(torch.zeros(shape, dtype=torch.int64), guess, flag=True),
+    "boxes": lambda guess, shape, generator: torch.tensor(BOX).expand(shape).clone(),
+    "patches": lambda guess, shape, generator: torch.randn(shape[0] * shape[1], *shape[2:], generator=generator),
+    "rows": lambda guess, shape, generator: torch.tensor([guess.value] * shape[0]),
+    "mask": lambda guess, shape, generator: torch.ones(shape, dtype=torch.int64),
+    "bools": lambda guess, shape, generator: torch.zeros(shape, dtype=torch.bool),
+    "trues": lambda guess, shape, generator: torch.ones(shape, dtype=torch.bool),
+    "lengths": lambda guess, shape, generator: torch.full(shape, guess.high),
+    "causal": lambda guess, shape, generator: torch.ones(shape).tril(),
+    "list": lambda guess, shape, generator: [torch.randn(shape[1:], generator=generator) for _ in range(shape[0])],
+}
+"""How each kind of guess becomes a value."""
 
 
 def _marked(ids: torch.Tensor, guess: Guess, *, flag: bool = False) -> torch.Tensor:

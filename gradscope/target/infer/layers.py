@@ -11,7 +11,7 @@ from gradscope.target.infer.guess import BATCH, Guess
 
 TOKENS = 16
 """Length of sequences that nothing else settles."""
-SIDES = (32, 224, 64, 28, 96, 128, 256, 48, 16, 299, 112, 384, 8)
+SIDES = (32, 64, 224, 28, 96, 128, 256, 48, 16, 299, 112, 384, 8)
 """Sides of pictures to try, most usual for small models first."""
 SIGNAL = 1024
 """Samples of a one-dimensional signal, enough for a stack of strided convolutions."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +13,7 @@ import torch
 
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import SIDES, TOKENS, wanted_by
-from gradscope.target.infer.roles import Hints
+from gradscope.target.infer.roles import MASK, Hints, usual
 from gradscope.target.infer.trial import Outcome
 
 PLACEHOLDERS = (
@@ -55,7 +56,7 @@ NDIMS = (  # patterns whose group is the number of axes wanted
 )
 TOO_SMALL = re.compile(
     r"[Kk]ernel size|too small|smaller than|spatial element|non-empty|greater than 0|should be less than|"
-    r"negative dimension|non-zero size|must be > ?0|zero-size|empty|reflect|[Pp]adding size"
+    r"negative dimension|non-zero size|selected index k|must be > ?0|zero-size|empty|reflect|[Pp]adding size"
 )
 WANTS_IDS = re.compile(r"Long|[Ii]nt\b|int64|indices|index tensor|one_hot|must be long")
 WANTS_FLOAT = re.compile(
@@ -65,10 +66,21 @@ WANTS_FLOAT = re.compile(
 WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 
 
-def lessons(outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[str, object]) -> Iterator[Lesson]:
-    """Yield what to try next after a failed trial."""
+def lessons(
+    outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[str, object], optional: Sequence[str] = ()
+) -> Iterator[Lesson]:
+    """Yield what to try next after a failed trial.
+
+    Args:
+        outcome: The failure.
+        candidate: What was tried.
+        hints: What the model tells about itself.
+        inputs: The tensors that were tried, by name.
+        optional: Inputs that forward takes, whether given or not.
+    """
     message = f"{type(outcome.error).__name__}: {outcome.error}"
     yield from _by_placeholders(message, candidate)
+    yield from _by_absence(outcome, candidate, optional, hints)
     yield from _by_layer(outcome, candidate, inputs)
     yield from _by_pairs(message, candidate)
     if "out of range in self" in message or "out of bounds" in message:
@@ -81,10 +93,13 @@ def lessons(outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[s
             candidate, lambda g: replace(g, kind="float") if g.kind in ("ids", "mask", "bools", "trues") else None, 1.0
         )
     if WANTS_BOOLS.search(message):
+        has_masks = any(guess.kind == "mask" for _, guess in candidate)
         for kind in ("trues", "bools"):
-            yield from _each(candidate, partial(_to_bools, kind=kind), 0.4)
+            yield from _each(candidate, partial(_to_bools, kind=kind, masks_only=has_masks), 0.4)
     if TOO_SMALL.search(message):
         yield from _each(candidate, _larger, 1.0)
+    if match := re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", message):
+        yield from _resized(candidate, int(match[1]), sum(map(int, match[2].split(","))))
     yield from _by_division(message, candidate)
     yield from _by_numbers(message, candidate)
 
@@ -117,13 +132,30 @@ def _by_placeholders(message: str, candidate: Candidate) -> Iterator[Lesson]:
         )
 
 
+def _by_absence(outcome: Outcome, candidate: Candidate, optional: Sequence[str], hints: Hints) -> Iterator[Lesson]:
+    """An input that was left out, because it has a default of None, is used all the same where the forward failed."""
+    if not ("NoneType" in str(outcome.error) or "None" in str(outcome.error)) or outcome.error is None:
+        return
+    given = {name for name, _ in candidate}
+    sizes = list(dict.fromkeys(dim for _, g in candidate for dim in (*g.shape[1:2], *g.shape[-1:]) if dim))
+    for frame, _ in traceback.walk_tb(outcome.error.__traceback__):
+        for name in optional:
+            if name not in given and name in frame.f_locals and frame.f_locals[name] is None:
+                guesses = (
+                    [Guess("mask", (BATCH, size)) for size in sizes] if MASK.search(name) else list(usual(name, hints))
+                )
+                for rank, guess in enumerate(guesses[:4]):
+                    yield 0.2 * rank, (*candidate, (name, guess))
+
+
 def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object]) -> Iterator[Lesson]:
     """The failing layer was handed an input (or a view of it): give it what it wants."""
     failed = outcome.failed_in
     if failed is None:
         return
-    homes = {t.untyped_storage().data_ptr() for t in failed.inputs if t.device.type != "meta"}
-    direct = [n for n, v in inputs.items() if isinstance(v, torch.Tensor) and v.untyped_storage().data_ptr() in homes]
+    direct = [
+        n for n, v in inputs.items() if isinstance(v, torch.Tensor) and v.untyped_storage().data_ptr() in failed.homes
+    ]
     tensors = [name for name, guess in candidate if guess.kind not in ("constant", "dict", "tuple")]
     for name in direct or (tensors if len(tensors) == 1 else []):
         for rank, guess in enumerate(wanted_by(failed.module)):
@@ -277,8 +309,8 @@ def _of_smaller_range(guess: Guess) -> Guess | None:
     return replace(guess, high=max(guess.high // 4, 2)) if guess.kind == "ids" else None
 
 
-def _to_bools(guess: Guess, kind: str) -> Guess | None:
-    return replace(guess, kind=kind) if guess.kind in ("ids", "mask") else None
+def _to_bools(guess: Guess, kind: str, masks_only: bool) -> Guess | None:
+    return replace(guess, kind=kind) if guess.kind == "mask" or (guess.kind == "ids" and not masks_only) else None
 
 
 def _at_most(guess: Guess, axis: int, most: int) -> Guess | None:

@@ -70,7 +70,7 @@ def usual(name: str, hints: Hints) -> Iterator[Guess]:
         yield Guess("ids", (BATCH,), high=max(hints.classes, 2))
         yield Guess("ids", (BATCH, hints.tokens), high=max(hints.classes, hints.vocab, 2))
     elif LENGTHS.search(low):
-        yield Guess("ids", (BATCH,), high=2)  # made full length when realised beside its sequence
+        yield Guess("lengths", (BATCH,), high=hints.tokens)
     elif PICTURE.search(low):
         yield pictures(2, hints.channels or DEFAULT_CHANNELS, hints.side or SIDES[0])
     elif IDS.search(low) and hints.vocab:
@@ -88,10 +88,16 @@ BATCH_NODES = 2
 """Node numbers that exist in a graph of any batch size the search uses."""
 
 
+def is_single(name: str) -> bool:
+    """Whether an input of that name is one number a sample, such as a timestep or a class."""
+    return bool(TIME.search(name.lower()) or LABEL.search(name.lower()))
+
+
 def _masks(hints: Hints) -> Iterator[Guess]:
     yield Guess("mask", (BATCH, hints.tokens))
     yield Guess("trues", (BATCH, hints.tokens))
     yield Guess("bools", (BATCH, hints.tokens))
+    yield Guess("bools", (hints.tokens, hints.tokens))
     yield Guess("causal", (hints.tokens, hints.tokens))
     yield Guess("mask", (BATCH, 1, 1, hints.tokens))
     yield Guess("mask", (BATCH, 1, hints.tokens, hints.tokens))

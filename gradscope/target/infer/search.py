@@ -21,9 +21,9 @@ from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.reading import first_layers, keys_of, parameters_of_forward, unpacked_into
-from gradscope.target.infer.roles import Hints, annotated, usual
+from gradscope.target.infer.roles import MASK, Hints, annotated, is_single, usual
 from gradscope.target.infer.trial import Outcome, attempt
-from gradscope.target.inputs.arrange import unwrapped
+from gradscope.target.inputs.arrange import signature_of, unwrapped
 from gradscope.target.losses.leaves import named_tensors
 from gradscope.target.subject import Origin
 
@@ -34,14 +34,16 @@ MOST_SECONDS = 45.0
 TRIAL_BATCH = 4
 """Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
 BATCH_SIZES = (8, TRIAL_BATCH, 2, 1)
+RANK_COST = 0.8
+"""Cost of the second guess for an input against the first."""
 LESSON_COST = 0.4
 """Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
 MOST_GAIN, GAIN_BONUS = 20, 0.1
 """Layers more that a forward reached than before its last change, and what each takes off the cost."""
 FORWARD_FLOPS = 6e9
 """Operations of one forward that a step may have: about a second with its backward on one CPU core."""
-FEW_NUMBERS = 100_000
-"""Batches with fewer numbers than that are not worth counting operations for."""
+MOST_KEPT = 100_000_000
+"""Numbers that go into the layers of one forward: with what the layers keep besides, about a gigabyte."""
 SHOWN_FAILURES = 3
 MOST_AFTER_NON_FINITE = 12
 """Candidates tried after one that gave NaN, as a mask the wrong way round does, before the model is to blame."""
@@ -133,7 +135,7 @@ class _Search:
         self.positional = tuple(
             p.name
             for p in parameters_of_forward(unwrapped(model))
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         )
         self.failures: list[tuple[Candidate, str]] = []
         self._queue: list[_Entry] = []
@@ -142,6 +144,7 @@ class _Search:
         self._seconds = 0.0
         self._most_trials = most_trials
         self._attempt = run
+        self._accepted = signature_of(model).keywords
         for penalty, candidate in first:
             self.push(penalty, candidate)
 
@@ -177,7 +180,7 @@ class _Search:
         inputs = batch if isinstance(batch, dict) else dict(zip(names, batch, strict=False))
         progress = len(outcome.entered)
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
-        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs):
+        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs, self._accepted):
             self.push(entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain, learnt, progress)
         traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
 
@@ -209,7 +212,11 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
     yield 0.0, tuple(best.items())
     for name, guesses in options.items():
         for rank, guess in enumerate(guesses[1:], 1):
-            yield float(rank), tuple({**best, name: guess}.items())
+            yield RANK_COST * rank, tuple({**best, name: guess}.items())
+    masks = [name for name in options if MASK.search(name)]
+    for rank in range(1, max((len(options[name]) for name in masks), default=0) if len(masks) > 1 else 0):
+        alike = {name: options[name][rank] for name in masks if rank < len(options[name])}
+        yield RANK_COST / 2 * rank, tuple({**best, **alike}.items())
 
 
 def _inputs_to_fill(model: nn.Module) -> list[tuple[str, str]]:
@@ -218,8 +225,16 @@ def _inputs_to_fill(model: nn.Module) -> list[tuple[str, str]]:
     plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     needed = [p for p in plain if p.default is p.empty] or plain[:1]
     if not needed and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return [("x", "")]
-    return [(p.name, "" if p.annotation is p.empty else inspect.formatannotation(p.annotation)) for p in needed]
+        return [(next(p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")]
+    return [(p.name, _written(p)) for p in needed]
+
+
+def _written(parameter: inspect.Parameter) -> str:
+    """Return an annotation as it stands in the source."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return ""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
 def _options(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
@@ -236,8 +251,11 @@ def _options(model: nn.Module, name: str, annotation: str, hints: Hints, is_firs
 def _simple(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
     consumers = list(itertools.islice(first_layers(model, name), 4))
     if any(isinstance(m, nn.Embedding) for m in consumers[:1]):
-        yield from (_shortened(g, hints) for g in wanted_by(consumers[0]))
+        ids = [_shortened(g, hints) for g in wanted_by(consumers[0])]
+        yield from reversed(ids) if is_single(name) else ids
     yield from annotated(name, annotation)
+    if MASK.search(name.lower()):
+        yield from usual(name, hints)
     yield from (_shortened(g, hints) for m in consumers for g in itertools.islice(wanted_by(m), 3))
     yield from usual(name, hints)
     if is_first:
@@ -272,26 +290,27 @@ def _anything(hints: Hints) -> Iterator[Guess]:
 
 
 def _settled(search: _Search, candidate: Candidate, fresh: Callable[[], nn.Module | None]) -> Inferred:
-    """Settle the batch size: the largest usual one that goes through as well."""
-    for size in BATCH_SIZES:
-        if size == TRIAL_BATCH or not _is_affordable(search, candidate, size):
-            break
+    """Settle the batch size: the largest usual one that a step can afford and that goes through as well."""
+    cost = _cost(search, candidate)
+    affordable = [size for size in BATCH_SIZES if cost * size <= 1.0] or [BATCH_SIZES[-1]]
+    for size in dict.fromkeys((*affordable, TRIAL_BATCH)):
         search.model = fresh() or search.model
-        larger, batch = search.run(candidate, size, gradients=True)
-        if larger.worked:
-            return Inferred(batch, _origin(candidate, size), larger)
-    outcome, batch = search.run(candidate, TRIAL_BATCH, gradients=True)
+        outcome, batch = search.run(candidate, size, gradients=True)
+        if outcome.worked:
+            return Inferred(batch, _origin(candidate, size), outcome)
     return Inferred(batch, _origin(candidate, TRIAL_BATCH), outcome)
 
 
-def _is_affordable(search: _Search, candidate: Candidate, batch_size: int) -> bool:
-    """Whether a step on a batch stays short; counted in operations, so that every machine decides alike."""
-    batch = realise(candidate, TRIAL_BATCH)
-    if sum(t.numel() for _, t in named_tensors(batch)) < FEW_NUMBERS:
-        return True
+def _cost(search: _Search, candidate: Candidate) -> float:
+    """Return the share of what a step may cost that one sample takes.
+
+    Counted in operations and in numbers kept for the backward, so that every machine decides alike.
+    """
     with FlopCounterMode(display=False) as counter:
-        search.run(candidate, TRIAL_BATCH)
-    return counter.get_total_flops() * batch_size / TRIAL_BATCH <= FORWARD_FLOPS
+        outcome, _ = search.run(candidate, TRIAL_BATCH)
+    operations = float(counter.get_total_flops())
+    kept = sum(entered.num_elements for entered in outcome.entered)
+    return max(operations / FORWARD_FLOPS, kept / MOST_KEPT) / TRIAL_BATCH
 
 
 def _origin(candidate: Candidate, batch_size: int) -> Origin:

@@ -26,12 +26,14 @@ class Entered:
     Attributes:
         name: Its qualified name.
         module: The module (of the scratch copy).
-        inputs: The tensors among its arguments.
+        homes: Addresses of the memory that the tensors among its arguments lie in.
+        num_elements: How many numbers they hold.
     """
 
     name: str
     module: nn.Module
-    inputs: tuple[torch.Tensor, ...]
+    homes: frozenset[int]
+    num_elements: int
 
 
 @dataclass
@@ -98,8 +100,9 @@ def _watching(model: nn.Module, outcome: Outcome, open_calls: list[Entered]) -> 
         is_leaf = next(module.children(), None) is None
 
         def before(module: nn.Module, args: Any, kwargs: Any, name: str = name, is_leaf: bool = is_leaf) -> None:
-            tensors = tuple(v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor))
-            open_calls.append(Entered(name, module, tensors))
+            tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
+            homes = frozenset(t.untyped_storage().data_ptr() for t in tensors if _has_memory(t))
+            open_calls.append(Entered(name, module, homes, sum(t.numel() for t in tensors)))
             if is_leaf:
                 outcome.entered.append(open_calls[-1])
 
@@ -114,3 +117,8 @@ def _watching(model: nn.Module, outcome: Outcome, open_calls: list[Entered]) -> 
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory of its own; sparse ones and those inside torch.func transforms do not."""
+    return tensor.layout is torch.strided and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)

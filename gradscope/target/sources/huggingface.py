@@ -15,8 +15,8 @@ from gradscope.target.hf.guesses import guesses
 from gradscope.target.hf.settle import settle
 from gradscope.target.hf.shrink import attribute_name, refuse_unknown
 from gradscope.target.infer.search import search_inputs
-from gradscope.target.inputs.batches import Batches
 from gradscope.target.infer.trial import Outcome
+from gradscope.target.inputs.batches import Batches
 from gradscope.target.libraries import call_library, import_library
 from gradscope.target.nearest import did_you_mean
 from gradscope.target.sandbox import surroundings
@@ -66,7 +66,7 @@ def _from_type(spec: Spec, arguments: Mapping[str, Any]) -> Source:
 
 def _from_directory(transformers: Any, path: Path, spec: Spec, arguments: Mapping[str, Any]) -> Source:
     config = _read_config(transformers, path)
-    refuse_unknown(config, {key: value for key, value in arguments.items()})
+    refuse_unknown(config, arguments)
     for key, value in arguments.items():
         owner, _, last = key.rpartition(".")
         setattr(getattr(config, owner) if owner else config, attribute_name(type(config), last), value)

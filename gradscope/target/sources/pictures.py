@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from gradscope.target.infer.trial import Outcome
 from gradscope.target.infer.search import FORWARD_FLOPS
+from gradscope.target.infer.trial import Outcome
 from gradscope.target.source import Offer, Trial
 from gradscope.target.subject import Batch, Origin
 

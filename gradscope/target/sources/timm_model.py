@@ -65,14 +65,14 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
 
 
 def _sides_to_build_for(timm: Any, name: str, arguments: Mapping[str, Any]) -> Iterator[int]:
-    configuration = timm.get_pretrained_cfg(name.split(".")[0])
+    configuration = timm.get_pretrained_cfg(name.split(".", maxsplit=1)[0])
     if configuration is not None and configuration.fixed_input_size and "img_size" not in arguments:
         yield from (side for side in SMALL_SIDES if side < max(configuration.input_size[1:]))
 
 
 def _known(timm: Any, name: str) -> Iterable[str]:
     """Arguments of the model classes in the file of the model's entry point."""
-    module = sys.modules[timm.model_entrypoint(name.split(".")[0]).__module__]
+    module = sys.modules[timm.model_entrypoint(name.split(".", maxsplit=1)[0]).__module__]
     names = ["num_classes", "in_chans", "drop_rate", "img_size"]
     for value in vars(module).values():
         if isinstance(value, type) and issubclass(value, nn.Module) and value.__module__ == module.__name__:

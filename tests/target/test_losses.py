@@ -1,0 +1,181 @@
+"""Which loss is found, in order, and what the made-up ones are worth."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gradscope.errors import LossError
+from gradscope.target import load
+from gradscope.target.losses.leaves import differentiable
+from gradscope.target.losses.made_up import LOSSES, MadeUpLoss, Term, kind_of
+from gradscope.target.losses.own import find_own
+from gradscope.target.losses.reach import covering
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 2)
+    def forward(self, x):
+        return self.a(x)
+def batch():
+    return torch.ones(4, 3), torch.zeros(4, dtype=torch.long)
+"""
+
+
+def value(subject) -> float:
+    batch = next(iter(subject.batches))
+    return subject.loss(subject.call(batch), batch).item()
+
+
+def test_given_wins_over_everything(write):
+    write("def mine(output, batch): return output.sum() * 0 + 7\n", "losses.py")
+    subject = load(write(NET + "def loss(output, batch): return output.sum()\n"), loss="losses.py:mine")
+    assert value(subject) == 7
+    assert subject.loss_origin.text == "mine in losses.py (--loss)"
+
+
+def test_a_given_criterion_gets_the_target(write):
+    write("crit = nn.CrossEntropyLoss()\nclass Crit(nn.CrossEntropyLoss): pass\n", "losses.py")
+    expected = value(load(write(NET)))
+    for name in ("crit", "Crit"):
+        assert value(load(write(NET), loss=f"losses.py:{name}")) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("signature", ["(logits, labels)", "(pred, target)", "(y_hat, y)"])
+def test_a_loss_function_of_prediction_and_target(write, signature):
+    first, second = signature.strip("()").split(", ")
+    subject = load(write(NET + f"def loss{signature}: return F.cross_entropy({first}, {second})\n"))
+    assert value(subject) == pytest.approx(value(load(write(NET, "plain.py"))))
+
+
+def test_a_criterion_without_a_target_says_so(write):
+    write("crit = nn.CrossEntropyLoss()\n", "losses.py")
+    with pytest.raises(LossError, match="the batch carries none"):
+        load(
+            write(NET.replace("return torch.ones(4, 3), torch.zeros(4, dtype=torch.long)", "return torch.ones(4, 3)")),
+            loss="losses.py:crit",
+        )
+
+
+def test_a_lightning_like_training_step(write):
+    subject = load(
+        write("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(3, 2)
+            def forward(self, x):
+                return self.a(x)
+            def training_step(self, batch, batch_idx):
+                x, y = batch
+                return {"loss": F.cross_entropy(self(x), y) * 3}
+        def batch():
+            return torch.ones(4, 3), torch.zeros(4, dtype=torch.long)
+    """)
+    )
+    assert "training_step" in subject.loss_origin.text
+    expected = 3 * F.cross_entropy(subject.model.a(torch.ones(4, 3)), torch.zeros(4, dtype=torch.long))
+    assert value(subject) == pytest.approx(expected.item())
+
+
+@pytest.mark.parametrize(
+    ("output", "target", "expected"),
+    [
+        ((4, 5), torch.tensor([0, 1, 2, 3]), "cross-entropy"),
+        ((4, 6, 5), torch.ones(4, 6, dtype=torch.long), "cross-entropy"),
+        ((4, 5, 6, 6), torch.ones(4, 6, 6, dtype=torch.long), "cross-entropy over axis 1"),
+        ((4, 1), torch.tensor([0.0, 1.0, 1.0, 0.0]), "binary cross-entropy"),
+        ((4,), torch.tensor([0.5, 1.5, 1.0, 0.0]), "mean squared error"),
+        ((4, 3), torch.full((4, 3), 0.3), "mean squared error"),
+    ],
+)
+def test_chosen_by_output_and_target(write, output, target, expected):
+    torch.save(target, "target.pt")
+    size = math.prod(output[1:])
+    subject = load(
+        write(f"""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(3, {size})
+            def forward(self, x):
+                return self.a(x).reshape({output})
+        def batch():
+            return torch.ones(4, 3), torch.load("target.pt")
+    """)
+    )
+    assert expected in subject.loss_origin.text
+    assert not subject.loss_origin.synthetic
+    assert math.isfinite(value(subject))
+
+
+@pytest.mark.parametrize(
+    ("output", "inputs", "kind"),
+    [
+        (torch.randn(8, 10), torch.randn(8, 4), "classes_last"),
+        (torch.randn(8, 10).softmax(-1), torch.randn(8, 4), "probabilities"),
+        (torch.randn(8, 10).log_softmax(-1), torch.randn(8, 4), "log_probabilities"),
+        (torch.randn(8, 1).sigmoid(), torch.randn(8, 4), "yes_or_no"),
+        (torch.randn(8, 1), torch.randn(8, 4), "regression"),
+        (torch.randn(8, 6, 30), torch.randint(30, (8, 6)), "classes_last"),
+        (torch.randn(8, 6, 16), torch.randint(30, (8, 6)), "regression"),
+        (torch.randn(2, 5, 8, 8), torch.randn(2, 3, 8, 8), "classes_first"),
+        (torch.randn(2, 3, 8, 8), torch.randn(2, 3, 8, 8), "regression"),
+        (torch.randn(8, 5, dtype=torch.complex64), torch.randn(8, 4), "regression"),
+    ],
+)
+def test_made_up_by_output_and_inputs(output, inputs, kind):
+    assert kind_of(output, (inputs,)) == kind
+
+
+@pytest.mark.parametrize("kind", sorted(LOSSES))
+def test_a_made_up_loss_is_fixed_and_draws_nothing(kind):
+    loss = MadeUpLoss([Term("", kind)])
+    output = torch.rand(4, 6, 6).softmax(-1).requires_grad_()
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first, second = loss(output), loss(output)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first, second)
+    (gradient,) = torch.autograd.grad(first, output)
+    assert float(gradient.norm()) > 0
+
+
+@pytest.mark.parametrize("kind", ["classes_last", "regression"])
+def test_a_made_up_loss_lives_behind_a_final_norm(kind):
+    """A plain sum or mean has no gradient there: LayerNorm's output always sums to zero."""
+    x = torch.randn(8, 32, requires_grad=True)
+    normed = F.layer_norm(x, (32,))
+    (dead,) = torch.autograd.grad(normed.mean(), x, retain_graph=True)
+    (alive,) = torch.autograd.grad(MadeUpLoss([Term("", kind)])(normed), x)
+    assert float(alive.norm()) > 1e4 * float(dead.norm())
+
+
+def test_the_scale_of_a_made_up_loss_does_not_depend_on_the_number_of_outputs():
+    torch.manual_seed(0)
+    small, large = torch.randn(8, 50), torch.randn(800, 50)
+    loss = MadeUpLoss([Term("", "classes_last")])
+    assert float(loss(small)) == pytest.approx(float(loss(large)), rel=0.2)
+
+
+def test_outputs_are_covered_without_deep_supervision():
+    one, two, other = nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2)
+    model = nn.ModuleList([one, two, other])
+    hidden = one(torch.ones(2, 3))
+    outputs = differentiable({"hidden": hidden, "logits": two(hidden), "second": other(hidden)})
+    assert covering(outputs, model) == ["logits", "second"]
+
+
+def test_losses_of_a_detector_are_summed():
+    losses = {"box": torch.tensor(1.0, requires_grad=True) * 1, "class": torch.tensor(2.0, requires_grad=True) * 1}
+    assert find_own(losses)[1].item() == 3
+
+
+def test_a_dict_with_metrics_beside_logits_is_no_loss():
+    assert find_own({"logits": torch.randn(2, 3, requires_grad=True), "accuracy": torch.tensor(1.0)}) is None
