@@ -61,7 +61,8 @@ def child_below(call: Call | None, container: Call | None) -> Call | None:
 
 def _owners(graph: Graph, spans: Sequence[Span]) -> list[Call | None]:
     owners: list[Call | None] = [None] * len(graph.nodes)
-    ordered = sorted(spans, key=lambda span: (span.start, -span.stop))
+    # Of two calls with the same operations the one that ended later is the outer one.
+    ordered = sorted(reversed(spans), key=lambda span: (span.start, -span.stop))
     numbered = sorted((sequence, node) for node, sequence in enumerate(graph.sequences) if sequence >= 0)
     stack: list[Span] = []
     position = 0

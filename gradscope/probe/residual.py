@@ -347,10 +347,13 @@ _MAX_UNARY = 12
 
 
 def _gate_counts(graph: Graph, join: Tensor, gate: Tensor, branch: Term, region: Region) -> bool:
-    """A data-dependent factor on the skip counts where it is 1 - g with g on the branch, or depends on the stream."""
+    """Tell whether a data-dependent factor on the skip makes a gated residual.
+
+    It does where it is 1 - g with g on the branch, or where it depends on the stream and the branch is one block long.
+    """
     if branch.convex or region.shares_gate(gate):
         return True
-    return depends_on(graph, gate, join)
+    return not region.residuals and depends_on(graph, gate, join)
 
 
 def depends_on(graph: Graph, tensor: Tensor, ancestor: Tensor) -> bool:
