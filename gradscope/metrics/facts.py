@@ -375,11 +375,19 @@ class Facts:
 
     @cached_property
     def time_profiles(self) -> tuple[TimeProfile, ...]:
-        """Gradients through time at the first watched step, of modules that are called again and again."""
+        """Gradients through time at the first watched step, of modules that are called again and again.
+
+        A state keeps its size over time. Outputs of different sizes are one head used for several maps, as for the
+        levels of a feature pyramid.
+        """
         if not self.steps:
             return ()
         step = self.steps[0]
-        return time_profiles(self.calls_of, self.call_gradients.get(step, {}), step)
+        shapes = self.recording.tables["calls"]["shape"]
+        of_one_size = {
+            module: rows for module, rows in self.calls_of.items() if len({str(shapes[row]) for row in rows}) == 1
+        }
+        return time_profiles(of_one_size, self.call_gradients.get(step, {}), step)
 
     @cached_property
     def runs_through_time(self) -> bool:

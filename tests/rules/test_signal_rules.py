@@ -202,5 +202,13 @@ def test_one_activation_shared_by_all_layers_is_not_time():
     assert not found(without_weights, "GS107")
 
 
+def test_one_head_for_maps_of_several_sizes_is_not_time():
+    recording = recurrent(-18)
+    for call, row in enumerate(recording.tables["calls"]["module"]):
+        if row == "cell":
+            recording.tables["calls"]["shape"][call] = [4, 8, 2 + call, 2 + call]
+    assert not found(recording, "GS107")
+
+
 def test_two_calls_are_weight_sharing_not_time():
     assert not found(recurrent(-18, calls=2), "GS107")
