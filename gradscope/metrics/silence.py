@@ -33,6 +33,7 @@ class Region:
         next_starts_at_zero: Whether that is because its own weight is exactly zero.
         underflowed: Whether the gradient is so small just above that the zeros are rounding.
         only_input: Whether only parameters that multiply an all-zero input are dead, not what lies below.
+        zero_factors: Whether the module has several weights that are all exactly zero, each closing the other.
     """
 
     culprit: str
@@ -43,6 +44,7 @@ class Region:
     next_starts_at_zero: bool
     underflowed: bool
     only_input: bool = False
+    zero_factors: bool = False
 
 
 def states(facts: Facts) -> dict[int, State]:
@@ -100,17 +102,18 @@ def regions(facts: Facts, silent: Sequence[Parameter]) -> tuple[Region, ...]:
     mute = [p for p in silent if p.is_matrix or not _sibling_learns(facts, p, {q.row for q in silent})]
     runs = _zero_runs(facts)
     taken: dict[int, list[Parameter]] = {}
-    loose: list[Parameter] = []
+    loose: dict[str, list[Parameter]] = {}
     for parameter in mute:
         run = _run_of(facts, parameter.module, runs)
-        (loose if run is None else taken.setdefault(run, [])).append(parameter)
+        group = loose.setdefault(parameter.module, []) if run is None else taken.setdefault(run, [])
+        group.append(parameter)
     found = [(runs[number][0], _region(facts, runs[number], dead)) for number, dead in taken.items()]
-    for parameter in loose:
-        rows = facts.calls_of.get(parameter.module)
+    for module, parameters in loose.items():
+        rows = facts.calls_of.get(module)
         before = [runs[number][-1] for number in taken if rows and runs[number][-1] < rows[0]]
         if before and not _learns_between(facts, max(before), rows[0] if rows else 0):
             continue
-        found.append((rows[0] if rows else len(facts.call_modules), _loose_region(facts, parameter)))
+        found.append((rows[0] if rows else len(facts.call_modules), _loose_region(facts, module, parameters)))
     unique = {region.culprit: (row, region) for row, region in reversed(found)}
     return tuple(region for _, region in sorted(unique.values(), key=lambda pair: pair[0]))
 
@@ -150,9 +153,12 @@ def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Regi
     )
 
 
-def _loose_region(facts: Facts, parameter: Parameter) -> Region:
-    rows = facts.calls_of.get(parameter.module)
-    return Region(parameter.module, 0, (parameter,), None, False, False, False, only_input=bool(rows))
+def _loose_region(facts: Facts, module: str, parameters: Sequence[Parameter]) -> Region:
+    weights = facts.weight_norms.get(facts.steps[0], {})
+    factors = [p for p in parameters if p.is_matrix and weights.get(p.row) == 0.0]
+    locked = len(factors) > 1
+    only_input = not locked and bool(facts.calls_of.get(module))
+    return Region(module, 0, tuple(parameters), None, False, False, False, only_input, zero_factors=locked)
 
 
 def _starts_at_zero(facts: Facts, module: str) -> bool:

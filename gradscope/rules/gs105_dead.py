@@ -66,6 +66,8 @@ def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
     still = f" and still is at step {last}" if certain else f" (only step {last} was watched)"
     if region.only_input:
         return f"`{region.culprit}` receives nothing but zeros: the gradient of {listed(names)} is exactly zero{still}."
+    if region.zero_factors:
+        return f"`{region.culprit}` has only zero factors: the gradient of {listed(names)} is exactly zero{still}."
     why = ""
     if region.next_is_off:
         why = f": `{region.next_module}` behind it gives exactly zero for every sample"
@@ -75,6 +77,8 @@ def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
 def _advice(region: Region, certain: bool) -> str:
     if not certain:
         return "Watch a few optimizer steps (--steps 11): zero at step 0 may be by design."
+    if region.zero_factors:
+        return "Factors that are all exactly zero never move each other: initialise one of them at random."
     if region.next_is_off and region.next_starts_at_zero:
         return (
             f"Two factors in a row are exactly zero, here and in `{region.next_module}`: neither can move the other. "
