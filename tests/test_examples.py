@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -28,6 +29,9 @@ EXPECTED: dict[str, tuple[str, str | None, str]] = {
     "nan_padding.py": ("will-not-train", "GS104", "attention"),
     "lora_both_zero.py": ("will-not-train", "GS105", "0"),
 }
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+ON_PATH = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 SCRIPTS = {"train_charlm.py"}
 CURES = {"plain_resnet.py": {"shortcut": True}, "lora_both_zero.py": {"zero_down": False}, "post_ln.py": {"layers": 4}}
 
@@ -57,11 +61,13 @@ def test_the_cure_an_example_names_works(name: str, examples: Path) -> None:
     assert inspection.verdict == "will-train", inspection.diagnosis.reason
 
 
-@pytest.mark.parametrize("document", ["README.md", *(f"docs/{p.name}" for p in (Path(__file__).parents[1] / "docs").glob("*.md"))])
+@pytest.mark.parametrize("document", sorted(path.relative_to(ROOT).as_posix() for path in DOCUMENTS))
 def test_python_in_the_documents_runs(document: str, tmp_path: Path) -> None:
-    text = (Path(__file__).parents[1] / document).read_text()
+    text = (ROOT / document).read_text()
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)):
         script = tmp_path / f"block{number}.py"
         script.write_text(code)
-        run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert run.returncode == 0, f"{document}, block {number}:\n{run.stderr}"
+        runner = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if "def test_" in code else []
+        command = [sys.executable, *runner, str(script)]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ON_PATH, check=False)
+        assert run.returncode == 0, f"{document}, block {number}:\n{run.stdout}{run.stderr}"
