@@ -24,6 +24,7 @@ HIGHEST_ID = 100
 RANK_COST, LABEL_COST = 0.3, 0.1
 """Costs of the second kind of input against the first, and of going without labels."""
 FRAMES = 64
+MOST_FRAMES = 4096
 SAMPLES = 4000
 GRID = 4
 """Patches a side of a picture that is given as flat patches."""
@@ -92,6 +93,8 @@ def guesses(cls: type[nn.Module], config: Any) -> Iterator[tuple[float, Candidat
 
 def _kinds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
     """Yield sets of inputs of one kind each: text, pictures, sound, flat patches, hidden states."""
+    if "past_values" in parameters:
+        yield from _series(parameters, facts.config)
     text = _text(parameters, facts) if "input_ids" in parameters else {}
     seen = list(_pictures(parameters, facts))
     heard = list(_sounds(parameters, facts))
@@ -110,6 +113,29 @@ def _kinds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Gu
     if first not in ("input_ids", *PICTURE_NAMES, *AUDIO_NAMES):
         for shape in ((BATCH, TOKENS, facts.width), (BATCH, facts.width), (BATCH, facts.width, TOKENS)):
             yield {first: Guess("float", shape)}
+
+
+def _series(parameters: Mapping[str, Any], config: Any) -> Iterator[dict[str, Guess]]:
+    """Past and future of a time series: one variable with lags and time features, or several cut into patches."""
+    past, future = _number(config, "context_length", default=32), _number(config, "prediction_length", default=4)
+    if (lags := getattr(config, "lags_sequence", None)) is None:
+        variables = _number(config, "num_input_channels", "input_size", default=1)
+        known = {"past_values": Guess("float", (BATCH, past, variables))}
+        yield (
+            {**known, "future_values": Guess("float", (BATCH, future, variables))}
+            if "future_values" in parameters
+            else known
+        )
+        yield known
+        return
+    length, features = past + max(lags), _number(config, "num_time_features", default=1)
+    yield {
+        "past_values": Guess("float", (BATCH, length)),
+        "past_time_features": Guess("float", (BATCH, length, features)),
+        "past_observed_mask": Guess("mask", (BATCH, length)),
+        "future_values": Guess("float", (BATCH, future)),
+        "future_time_features": Guess("float", (BATCH, future, features)),
+    }
 
 
 def _text(parameters: Mapping[str, Any], facts: Facts) -> dict[str, Guess]:
@@ -165,6 +191,8 @@ def _sounds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, G
     ]
     if name != "input_features":
         shapes = shapes[2:] + shapes[:2]
+    if isinstance(frames := getattr(facts.config, "max_length", None), int) and frames <= MOST_FRAMES:
+        shapes.insert(0, (BATCH, frames, facts.mel))  # a spectrogram of a fixed length
     mask = next((n for n in ("input_features_mask", "feature_attention_mask") if n in parameters), None)
     for shape in shapes:
         yield {name: Guess("float", shape)}

@@ -12,7 +12,7 @@ from torch import nn
 
 from gradscope.errors import InputsError, TargetError
 from gradscope.target.blame import raised
-from gradscope.target.hf.facts import FACTS, FIRST_CLASS
+from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import guesses
 from gradscope.target.hf.heads import classes_of
 from gradscope.target.hf.shrink import LEVELS, tiny
@@ -60,7 +60,7 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         try:
-            config = tiny(config_class, given, FACTS.get(model_type, {}), level)
+            config = tiny(config_class, given, level)
             if _is_large(cls, config):
                 continue
             model = cls(config)

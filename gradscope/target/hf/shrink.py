@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradscope.errors import TargetError
+from gradscope.target.hf.facts import FACTS
 from gradscope.target.hf.sizes import DEPTHS, HIERARCHICAL, HIGHEST_ID, LAYERS, RANDOM_DEPTH, SPECIAL_ID, VOCAB, smaller
 from gradscope.target.nearest import did_you_mean
 
@@ -28,18 +29,17 @@ LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
 
 
-def tiny(cls: type, given: Mapping[str, Any], facts: Mapping[str, Any], level: int = 0) -> Any:
+def tiny(cls: Any, given: Mapping[str, Any], level: int = 0) -> Any:
     """Return a small instance of a configuration class.
 
     Args:
         cls: The configuration class.
         given: What the user asked for; ``part.key`` reaches into a part of a composite configuration.
-        facts: What this model type needs to be small, beyond the common rules, by configuration key.
         level: 0 to shrink everything, 1 to keep the widths, 2 to keep the pictures' size as well.
     """
     default = cls()
     changes = shrunk(default, level, [])
-    changes.update(facts)
+    changes.update(FACTS.get(cls.model_type, {}) if level == 0 else {})
     own = {key: value for key, value in given.items() if "." not in key}
     refuse_unknown(default, given)
     for key, part in parts_of(default).items():
@@ -59,7 +59,7 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
     for name, value in constructor_values(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
             inner = shrunk(value, level, used_ids)
-            changes[name] = type(value)(**{**_own_settings(value), **inner})
+            changes[name] = type(value)(**{**_own_settings(value), **inner, **FACTS.get(value.model_type, {})})
         elif RANDOM_DEPTH.search(name) and isinstance(value, float):
             changes[name] = 0.0
         elif SPECIAL_ID.search(name) and _too_high(value):

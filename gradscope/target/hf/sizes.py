@@ -47,7 +47,7 @@ _TABLE: tuple[tuple[str, int], ...] = (
         r"model_dim|projection_dim|proj_size|projection_size|project_dim|proj_dim|width|output_dim|out_dim|attention_hidden_size)$",
         WIDTH,
     ),
-    (r"^dim$", WIDTH),
+    (r"^dim$|upsample_groups", WIDTH),
     # lengths and vocabularies
     (r"entity_vocab_size", 50),
     (r"vocab_size|hash_byte_group_vocab", VOCAB),

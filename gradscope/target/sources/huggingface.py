@@ -30,6 +30,7 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
     """Open a directory with a config.json, or a model type of transformers; code from a hub is never run."""
     transformers = import_library("transformers", spec.text)
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     path = Path(spec.place)
     if path.is_dir():
         return _from_directory(transformers, path, spec, arguments)
