@@ -10,7 +10,7 @@ from zoo.catalog import Entry
 from zoo.limits import LIMIT_S, limit_memory
 from zoo.table import Row
 
-TASKS_PER_PROCESS = 12
+TASKS_PER_PROCESS = 25
 """A fresh process now and then: libraries keep memory."""
 LOST_S = 600.0
 """Wall time after which an architecture counts as lost, its process having died or hung."""
