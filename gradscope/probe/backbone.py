@@ -7,7 +7,7 @@ network, the sums of a residual one. Of an encoder and decoder the encoder's pla
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from gradscope.probe.normalised import normaliser
 from gradscope.probe.operations import Effect
 from gradscope.probe.places import Places, ancestry
 from gradscope.probe.sites import Site
-from gradscope.probe.stations import blocks_on
+from gradscope.probe.stations import DIGITS, blocks_on
 
 _MAX_STREAMS = 4
 """Streams that feed one another (encoders of a decoder); more are not looked for."""
@@ -65,18 +65,38 @@ def find_stations(
     numbers = {site.node: number for number, site in enumerate(sites) if site.counted and site.alive}
     with_sites = {call for node in numbers for call in ancestry(sites[numbers[node]].call)}
     stations: list[Station] = []
-    for chain in _streams(graph, dominators, set(numbers)):
+    streams = _streams(graph, dominators, set(numbers))
+    repeated = _repeated_sites([sites[number] for number in numbers.values()])
+    if 2 * sum(node in numbers for stream in streams for node in stream) < len(repeated):
+        streams = [sorted({node for site in repeated for node in _ends_of(site)})]
+    for chain in streams:
         stations += _stations_of(graph, places, sites, numbers, chain, parents, with_sites)
-    repeated = _repeated(stations)
+    names = _several(stations)
     for station in stations:
-        if station.name in repeated and station.call is not None and station.call.module == station.name:
+        if station.name in names and station.call is not None and station.call.module == station.name:
             station.name = f"{station.name}@{station.call.call}"
     _assign_depths(sites, stations)
     return stations
 
 
+def _repeated_sites(sites: list[Site]) -> list[Site]:
+    """The sites of the blocks that are repeated most often: the stream of a network that feeds its input to each block."""
+    series: dict[str, list[Site]] = defaultdict(list)
+    for site in sites:
+        series[DIGITS.sub("#", site.module)].append(site)
+    most = max(series.values(), key=len, default=[])
+    return most if len(most) > _MIN_REPEATED else []
+
+
+_MIN_REPEATED = 2
+
+
+def _ends_of(site: Site) -> tuple[int, ...]:
+    return (site.node,) if site.residual is None else (site.residual.join[0], site.node)
+
+
 def _streams(graph: Graph, dominators: Dominators, sums: set[int]) -> list[list[int]]:
-    """Return chains of dominators, the one nearest to the loss last."""
+    """Return chains of dominators in the order in which they run."""
     sources = [
         node
         for node in range(len(graph.nodes))
@@ -84,16 +104,27 @@ def _streams(graph: Graph, dominators: Dominators, sums: set[int]) -> list[list[
         and not graph.parametric[node]
         and all(graph.parametric[source] for source, _, _ in graph.inputs[node])
     ]
-    streams: list[list[int]] = []
+    chains: list[list[int]] = []
     used: set[int] = set()
-    while sources and len(streams) < _MAX_STREAMS:
+    while sources and len(chains) < _MAX_STREAMS:
         chain = dominators.chain(max(sources, key=_rank(graph, dominators, sums, used)))
         fresh = [node for node in chain if node not in used]
-        if streams and not (sums & set(fresh) and _feeds(fresh, chain, streams[0])):
+        if chains and not (sums & set(fresh) and _feeds(fresh, chain, chains[0])):
             break
-        streams.append(sorted(fresh))
+        chains.append(chain)
         used.update(chain)
-    return streams[::-1]
+    return _one_after_another(chains, sums)
+
+
+def _one_after_another(chains: list[list[int]], sums: set[int]) -> list[list[int]]:
+    """Order streams by their first sum; what two share belongs to the later one: the decoder's end is no encoder's."""
+    chains = sorted(chains, key=lambda chain: min((node for node in chain if node in sums), default=0))
+    later: set[int] = set()
+    streams: list[list[int]] = []
+    for chain in reversed(chains):
+        streams.insert(0, sorted(node for node in chain if node not in later))
+        later.update(chain)
+    return streams
 
 
 def _rank(graph: Graph, dominators: Dominators, sums: set[int], used: set[int]) -> Any:
@@ -241,7 +272,7 @@ def _start(
     return join
 
 
-def _repeated(stations: list[Station]) -> set[str]:
+def _several(stations: list[Station]) -> set[str]:
     counts = Counter(station.name for station in stations if station.call is not None)
     return {name for name, count in counts.items() if count > 1}
 

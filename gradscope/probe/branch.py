@@ -265,7 +265,7 @@ class _Paths:
         residual = self.found[node][0]
         stream = self._mask(residual.join)
         if not stream:
-            self.region.modulates = True
+            self.region.modulates |= _bypasses(self.graph, residual, self.region.join)
             return _union(masks) | WORKED
         return WORKED if residual.link.projection else stream | WORKED
 
@@ -280,6 +280,18 @@ class _Paths:
         if math.prod(before) < self.size:
             return -1
         return int(resampling)
+
+
+def _bypasses(graph: Graph, residual: Residual, tensor: Tensor) -> bool:
+    """Tell whether another block's branch is computed from its own stream in other ways than through a tensor.
+
+    A position, a score or a state handed on only modulates a block; in a reversible coupling it is all the block sees.
+    """
+    reached = {residual.join}
+    for node in residual.region.nodes:
+        if node != tensor[0] and any((s, n) in reached for s, n, _ in graph.inputs[node]):
+            reached.update((node, number) for number in {n for _, _, n in graph.consumers[node]} | {0})
+    return any(end in reached for end in residual.branch.tensors)
 
 
 def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, bool]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gradscope.probe.additions import AdditionRecorder
@@ -82,15 +82,46 @@ class Finder:
 
     def decide(self, node: int, terms: list[Term]) -> None:
         """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
-        while True:
-            best = self._best(node, terms)
-            injected = [inner for one in best for inner in one.region.residuals if self._is_injection(inner, one)]
-            if not injected:
-                break
-            for inner in injected:
-                del self.found[inner]
+        best = self._best(node, terms)
         if best:
             self.found[node] = best
+
+    def drop_injections(self) -> None:
+        """Drop sums that only make the input of a branch: x + p in x + f(x + p), with p computed from x.
+
+        Such a sum counts where the stream goes on from it, or where it belongs to a module on the branch.
+        """
+        streams = {end for one in self._all() for tensor in (one.join, *one.branch.tensors) for end in self._settled(tensor)}
+        inner = {
+            node
+            for outer in self._all()
+            for node in outer.region.residuals
+            if node not in streams and self.found[node][0].join == outer.join and self._is_apart(node, outer)
+        }
+        for node in inner:
+            del self.found[node]
+
+    def _all(self) -> Iterator[Residual]:
+        for residuals in self.found.values():
+            yield from residuals
+
+    def _is_apart(self, inner: int, outer: Residual) -> bool:
+        """Tell whether an inner sum is written beside the outer one, or adds what does not come from its own module."""
+        nodes = self.found[inner][0].region.nodes
+        return self._owner(inner) is self._owner(outer.node) or not self._within_call(inner, nodes)
+
+    def _within_call(self, node: int, others: list[int]) -> bool:
+        call = self._owner(node)
+        return all(call in ancestry(self._owner(other)) for other in others)
+
+    def _settled(self, tensor: Tensor) -> Iterator[int]:
+        """Yield the nodes a tensor goes back to through norms and activations alone: the sums it may be made of."""
+        for _ in range(_MAX_UNARY):
+            yield tensor[0]
+            data = self.graph.data(tensor[0])
+            if len(data) != 1 or self.graph.effects[tensor[0]] not in _UNARY:
+                return
+            tensor = data[0]
 
     def decide_concatenation(self, node: int) -> None:
         """Tell whether a concatenation puts a branch next to the stream it is computed from (dense blocks, U-Nets)."""
@@ -105,45 +136,6 @@ class Finder:
                 found.concatenates = True
                 self.concatenations[node] = [found]
                 return
-
-    def _is_injection(self, inner: int, outer: Residual) -> bool:
-        """Tell whether an earlier sum only makes the input of a branch: x + p in x + f(x + p), with p computed from x.
-
-        It is a residual of its own where the stream goes on from it, or where it belongs to a module on the branch.
-        """
-        residual = self.found[inner][0]
-        if residual.join != outer.join or inner not in outer.region.nodes:
-            return False
-        if self._goes_on_from(inner, outer):
-            return False
-        return self.same_call(inner, outer.node) or not self.within_call(inner, residual.region.nodes)
-
-    def same_call(self, one: int, other: int) -> bool:
-        """Tell whether two nodes ran in the same module call."""
-        return self._owner(one) is self._owner(other)
-
-    def within_call(self, node: int, others: list[int]) -> bool:
-        """Tell whether other nodes ran inside of the module call in which a node ran."""
-        call = self._owner(node)
-        return all(call in ancestry(self._owner(other)) for other in others)
-
-    def _goes_on_from(self, inner: int, outer: Residual) -> bool:
-        return any(
-            inner < node and self._settled_join(one[0].join, inner)
-            for node, one in self.found.items()
-            if inner < node <= outer.node
-        )
-
-    def _settled_join(self, join: Tensor, inner: int) -> bool:
-        """Tell whether a join is a sum itself, or what a norm or an activation made of it."""
-        for _ in range(_MAX_UNARY):
-            if join[0] == inner:
-                return True
-            data = self.graph.data(join[0])
-            if len(data) != 1 or self.graph.effects[join[0]] not in _UNARY:
-                return False
-            join = data[0]
-        return False
 
     def _best(self, node: int, terms: list[Term]) -> list[Residual]:
         best: list[Residual] = []
@@ -397,6 +389,7 @@ def find_residuals(
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):
             finder.decide(node, terms)
+    finder.drop_injections()
     return {**finder.found, **finder.concatenations}
 
 

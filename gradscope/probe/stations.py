@@ -11,7 +11,7 @@ from gradscope.probe.graph import Graph, Tensor
 from gradscope.probe.operations import Effect
 from gradscope.probe.places import Places, ancestry
 
-_DIGITS = re.compile(r"\d+")
+DIGITS = re.compile(r"\d+")
 _WORK = frozenset({Effect.PROJECT, Effect.ATTEND, Effect.RECUR, Effect.OPAQUE})
 
 
@@ -29,6 +29,11 @@ class Series:
     ends: dict[Tensor, Call] = field(default_factory=dict)
     containers: bool = False
 
+    def rank(self, with_sites: set[Call]) -> tuple[int, int, str]:
+        """Sort first what repeats most often (blocks with residual additions, where there are any), then what is outer."""
+        calls = [call for call in self.ends.values() if not with_sites or call in with_sites]
+        return (-len(calls), self.pattern.count("."), self.pattern)
+
 
 def blocks_on(
     graph: Graph, places: Places, chain: Iterable[int], parents: set[str], with_sites: set[Call]
@@ -43,6 +48,7 @@ def blocks_on(
         with_sites: Calls with residual additions inside; where there are any, only these are blocks.
     """
     series = _series(graph, places, chain, parents)
+    series.sort(key=lambda one: one.rank(with_sites))
     chosen: dict[Tensor, Call] = {}
     names: set[str] = set()
     leaves = [one for one in series if not one.containers]
@@ -70,10 +76,10 @@ def _series(graph: Graph, places: Places, chain: Iterable[int], parents: set[str
             container = call.module in parents
             if not container and not (graph.effects[node] in _WORK or _works(graph, places, node, call)):
                 continue
-            pattern = _DIGITS.sub("#", call.module)
+            pattern = DIGITS.sub("#", call.module)
             one = found.setdefault(f"{pattern} {container}", Series(pattern, containers=container))
             one.ends[node, 0] = call
-    return sorted(found.values(), key=lambda one: (-len(one.ends), one.pattern.count("."), one.pattern))
+    return list(found.values())
 
 
 def _works(graph: Graph, places: Places, node: int, call: Call) -> bool:
