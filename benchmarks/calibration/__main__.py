@@ -1,6 +1,6 @@
 """Run the calibration: python -m benchmarks.calibration train | retry | measure | judge | fit [--part 1/4].
 
-``train`` decides which networks train (most of the time), ``retry`` gives SGD a third rate where only Adam trained,
+``train`` decides which networks train (most of the time), ``retry`` gives SGD more rates and steps where only Adam trained,
 ``measure`` watches each for eleven steps and keeps the recordings, ``judge`` reads predictors off the recordings,
 ``fit`` derives thresholds and writes docs/calibration.md.
 Every command goes on where it stopped.
@@ -20,6 +20,7 @@ from benchmarks.calibration.networks import Network, networks
 from benchmarks.calibration.training import Outcome, outcome, second_chance
 
 OPTIMIZERS = ("adam", "sgd")
+MOST_TRIES = 3
 
 
 def train(chosen: list[Network]) -> None:
@@ -37,13 +38,13 @@ def train(chosen: list[Network]) -> None:
 
 
 def retry(chosen: list[Network]) -> None:
-    """Give SGD a third, larger rate where Adam trained and SGD did not; the better row counts."""
+    """Give SGD two more rates and more steps where Adam trained and SGD did not; the best row counts."""
     rows = results.read(results.OUTCOMES)
     for network in chosen:
         mine = [row for row in rows if row["name"] == network.name]
         adam = any(row["trained"] == "1" for row in mine if row["optimizer"] == "adam")
         sgd = [row for row in mine if row["optimizer"] == "sgd"]
-        if adam and len(sgd) == 1 and sgd[0]["trained"] == "0":
+        if adam and not any(row["trained"] == "1" for row in sgd) and len(sgd) < MOST_TRIES:
             found = second_chance(network)
             results.append(results.OUTCOMES, _row(network, "sgd", found))
             print(f"{network.name} sgd again: {found}", file=sys.stderr)

@@ -83,8 +83,8 @@ def _page(everything: Sequence[Case], rules: Mapping[str, Rule]) -> str:
     sections = [
         "# Calibration",
         f"{num_networks} networks were built, watched for eleven steps (as `gradscope inspect` does), and then really"
-        f" trained: under Adam and under SGD with momentum, the better of two learning rates each, on tasks that sound"
-        f" networks of the family solve. A network has *trained* when its loss fell below {PASS_SHARE:.0%} of that of a"
+        f" trained: under Adam and under SGD with momentum, the better of two learning rates each (up to four for SGD where"
+        f" only Adam had trained), on tasks that sound networks of the family solve. A network has *trained* when its loss fell below {PASS_SHARE:.0%} of that of a"
         f" guess; it has *failed* when after {NUM_STEPS} steps it was still above {BEGUN_SHARE:.0%} of it, or not a"
         f" number. Those in between got {MORE_STEPS} steps; what had not arrived by then is *slow* and counts as"
         " neither.",
