@@ -82,7 +82,7 @@ def _gradient_claims(starts: dict[str, list[Start]], runs: dict[str, Run]) -> li
     without = runs["no-residual"]
     first = without.profiles[0]
     ends = {step: profile for step, profile in without.profiles.items() if step}
-    smallest = min(profile[0] / profile[-1] for profile in ends.values())
+    smallest = min((profile[0] / profile[-1] for profile in ends.values()), default=math.nan)
     at_start = statistics.fmean(10**start.decades for start in starts["no-residual"])
     return [
         Claim(
