@@ -33,7 +33,9 @@ MOST_SECONDS = 45.0
 """Time after which the search gives up."""
 TRIAL_BATCH = 4
 """Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
-BATCH_SIZES = (8, TRIAL_BATCH, 2, 1)
+FEWEST = 2
+"""Samples that BatchNorm needs at least, however dear a step is."""
+BATCH_SIZES = (8, TRIAL_BATCH, FEWEST)
 RANK_COST = 0.8
 """Cost of the second guess for an input against the first."""
 LESSON_COST = 0.4
@@ -292,8 +294,8 @@ def _anything(hints: Hints) -> Iterator[Guess]:
 def _settled(search: _Search, candidate: Candidate, fresh: Callable[[], nn.Module | None]) -> Inferred:
     """Settle the batch size: the largest usual one that a step can afford and that goes through as well."""
     cost = _cost(search, candidate)
-    affordable = [size for size in BATCH_SIZES if cost * size <= 1.0] or [BATCH_SIZES[-1]]
-    for size in dict.fromkeys((*affordable, TRIAL_BATCH)):
+    affordable = [size for size in BATCH_SIZES if cost * size <= 1.0 or size == FEWEST]
+    for size in dict.fromkeys((*affordable, TRIAL_BATCH, 1)):
         search.model = fresh() or search.model
         outcome, batch = search.run(candidate, size, gradients=True)
         if outcome.worked:
