@@ -317,7 +317,7 @@ def _cost(search: _Search, candidate: Candidate) -> float:
 
 def _origin(candidate: Candidate, batch_size: int) -> Origin:
     return Origin(
-        f"made up from the model: {_described(candidate, batch_size)}; --input or --inputs gives yours", synthetic=True
+        f"{_described(candidate, batch_size)}, inferred from the model; --input or --inputs gives yours", synthetic=True
     )
 
 

@@ -73,7 +73,7 @@ class MadeUpLoss:
             + "x".join(map(str, tensors[t.path].shape))
             for t in self.terms
         ]
-        return "made up: " + ", and ".join(parts) + "; --loss file:function gives yours"
+        return ", and ".join(parts) + "; --loss file:function gives yours"
 
 
 def classes_last(output_BTC: torch.Tensor) -> torch.Tensor:

@@ -71,5 +71,5 @@ def _offer(make: Make, batch_size: int, side: int, what: str) -> Offer:
     batch: Any = make(batch_size, side)
     return Offer(
         batch,
-        Origin(f"made up: {batch_size} {what} of {side} x {side}; --input or --inputs gives yours", synthetic=True),
+        Origin(f"{batch_size} {what} of {side} x {side}; --input or --inputs gives yours", synthetic=True),
     )
