@@ -19,7 +19,7 @@ class Origin:
     """Where one ingredient of a step came from, in words the report prints.
 
     Attributes:
-        text: One sentence, such as "batch() in model.py" or "ids = 8x128 integers below 50257, inferred from the model".
+        text: One sentence, such as "batch() in model.py" or "ids = 8x9 integers below 50, inferred from the model".
         synthetic: True where gradscope made it up, so that every view can say so.
     """
 
