@@ -9,137 +9,29 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from gradscope.probe.calls import Call, CallTracker, Listener
+from gradscope.probe.functions import DIVISIONS, ONE_STREAM, PRODUCTS, SUMS, WEIGHTED, operation_of
 from gradscope.probe.graph import OUTSIDE, Trace
 from gradscope.probe.operations import operation
 from gradscope.probe.places import Span
 from gradscope.probe.rows import Rows
+from gradscope.probe.summands import as_added, is_number, tensors_among, terms_in
 from gradscope.probe.tensors import edge_of, inside_transform
 
 Key = tuple[str, int, int]
 """An addition across steps: (module, call of the module, which addition of that call)."""
 
-_SUMS = frozenset(
-    [
-        "add",
-        "add_",
-        "__add__",
-        "__radd__",
-        "__iadd__",
-        "sub",
-        "sub_",
-        "__sub__",
-        "__rsub__",
-        "__isub__",
-        "subtract",
-        "subtract_",
-        "rsub",
-        "addcmul",
-        "addcmul_",
-        "addcdiv",
-        "addcdiv_",
-        "lerp",
-        "lerp_",
-        "addmm",
-        "addmm_",
-        "addmv",
-        "addbmm",
-        "baddbmm",
-        "baddbmm_",
-        "addbmm_",
-        "index_add",
-        "index_add_",
-        "sum",
-        "cat",
-        "concat",
-        "concatenate",
-        "scatter_add",
-        "scatter_add_",
-        "hstack",
-    ]
-)
 _TICK = 2.0**-28
 """Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
-_PRODUCTS = frozenset(
-    [
-        "mul",
-        "mul_",
-        "__mul__",
-        "__rmul__",
-        "__imul__",
-        "multiply",
-        "multiply_",
-        "div",
-        "div_",
-        "__truediv__",
-        "__itruediv__",
-        "true_divide",
-    ]
-)
-_DIVISIONS = frozenset(["div", "div_", "__truediv__", "__itruediv__", "true_divide"])
-_WEIGHTED = frozenset(
-    [
-        "linear",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "matmul",
-        "__matmul__",
-        "mm",
-        "bmm",
-        "addmm",
-        "einsum",
-        "layer_norm",
-        "batch_norm",
-        "group_norm",
-        "instance_norm",
-        "rms_norm",
-        "bilinear",
-        "scaled_dot_product_attention",
-        "multi_head_attention_forward",
-        "rnn_tanh_cell",
-        "rnn_relu_cell",
-        "lstm_cell",
-        "gru_cell",
-        "lstm",
-        "gru",
-        "rnn_tanh",
-        "rnn_relu",
-        "_native_multi_head_attention",
-    ]
-)
-"""Calls through which a tensor that needs no gradient enters the part of the model that learns."""
-
-_ONE_STREAM = frozenset(
-    """layer_norm batch_norm group_norm instance_norm rms_norm linear conv1d conv2d conv3d conv_transpose1d
-    conv_transpose2d conv_transpose3d""".split()
-)
-"""Of these only the first tensor is data; the others are weights and statistics, even where they need no gradient."""
-
-_TRACED_NAMES = {
-    "linear": "Linear", "layer_norm": "NativeLayerNorm", "batch_norm": "NativeBatchNorm", "group_norm": "NativeGroupNorm",
-    "rms_norm": "RmsNorm", "instance_norm": "InstanceNorm", "matmul": "Matmul", "__matmul__": "Matmul", "mm": "Mm", "bmm": "Bmm",
-    "einsum": "Einsum", "conv1d": "Convolution", "conv2d": "Convolution", "conv3d": "Convolution", "embedding": "Embedding",
-    "scaled_dot_product_attention": "ScaledDotProductAttention", "multi_head_attention_forward": "MultiHeadAttentionForward",
-    "__getitem__": "Index", "chunk": "Split", "split": "Split", "dropout": "NativeDropout", "to": "ToCopy", "float": "ToCopy",
-    "reshape": "View", "flatten": "View", "contiguous": "Clone", "type": "ToCopy", "type_as": "ToCopy", "half": "ToCopy",
-    "bfloat16": "ToCopy", "interpolate": "Interpolate", "pad": "ConstantPadNd", "max_pool2d": "MaxPool2DWithIndices",
-    "avg_pool2d": "AvgPool2D", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div", "truediv": "Div", "rmul": "Mul",
-    "radd": "Add", "iadd": "Add", "isub": "Sub", "imul": "Mul", "itruediv": "Div", "concat": "Cat", "concatenate": "Cat",
-}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -172,7 +64,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What a product multiplied by, where that has no gradient: a number, or None for a tensor (a mask, a drop path)."""
+    """What a product multiplied by, where that has no gradient: a number, or None for a tensor (a mask)."""
 
     value: float | None
     elementwise: bool = False
@@ -220,7 +112,7 @@ class AdditionRecorder(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name: str = getattr(func, "__name__", "")
-        if name not in _SUMS:
+        if name not in SUMS:
             result = func(*args, **kwargs)
             self._note(name, args, kwargs, result)
             if func in self.functions and self.on_function is not None:
@@ -230,19 +122,19 @@ class AdditionRecorder(TorchFunctionMode):
             return func(*args, **kwargs)
         return self._sum(func, name, args, kwargs)
 
-    def __enter__(self) -> Any:  # noqa: D105 - the base class gives no better type
+    def __enter__(self) -> Any:
         self._calls.listeners.append(self._listener)
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *details: Any) -> None:
-        super().__exit__(*details)
+        super().__exit__(*details)  # type: ignore[no-untyped-call]
         self._calls.listeners.remove(self._listener)
 
     def _entered(self, call: Call, _module: torch.nn.Module) -> None:
-        self._starts[call] = torch.autograd._get_sequence_nr()
+        self._starts[call] = _sequence_now()
 
     def _left(self, call: Call, _module: torch.nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
-        self.spans.append(Span(self._starts.pop(call, 0), torch.autograd._get_sequence_nr(), call))
+        self.spans.append(Span(self._starts.pop(call, 0), _sequence_now(), call))
 
     @property
     def _call(self) -> Call | None:
@@ -252,13 +144,13 @@ class AdditionRecorder(TorchFunctionMode):
 
     def _sum(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         addition = self._begin(name)
-        terms = _terms(name, args, kwargs)
+        terms = terms_in(name, args, kwargs)
         wanted = self._rows is not None and len(terms) > 1 and self._wants(addition.key, terms)
         if wanted and self.onlooker is not None:
             self.onlooker(addition, terms)
         if wanted and name.endswith("_"):  # in place: the first term is about to be overwritten
             addition.terms = self._norms(name, terms, args, kwargs)
-        raw = [(i, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad and _is_number(term)]
+        raw = [(i, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad and is_number(term)]
         result = func(*args, **kwargs)
         if not isinstance(result, torch.Tensor):
             return result
@@ -304,7 +196,7 @@ class AdditionRecorder(TorchFunctionMode):
     ) -> tuple[int | None, ...]:
         assert self._rows is not None
         with torch.no_grad():
-            return tuple(self._rows.norm(_as_added(name, terms, i, args, kwargs)) for i in range(len(terms)))
+            return tuple(self._rows.norm(as_added(name, terms, i, args, kwargs)) for i in range(len(terms)))
 
     # What autograd does not keep --------------------------------------------------------------------------------------
 
@@ -313,7 +205,7 @@ class AdditionRecorder(TorchFunctionMode):
     ) -> None:
         if inside_transform() or torch._C._current_graph_task_id() != -1:
             return
-        first = result if isinstance(result, torch.Tensor) else next(iter(_tensors((result,))), None)
+        first = result if isinstance(result, torch.Tensor) else next(iter(tensors_among((result,))), None)
         if first is None:
             return
         if first.requires_grad:
@@ -328,13 +220,13 @@ class AdditionRecorder(TorchFunctionMode):
         if args and result is args[0] and result._base is not None:
             sequence = _sum_sequence(result)
             if sequence is not None:
-                self.in_views[sequence] = _traced_name(name, weighted=False)
-        if name in _PRODUCTS and len(args) > 1:
+                self.in_views[sequence] = operation_of(name, weighted=False)
+        if name in PRODUCTS and len(args) > 1:
             self._note_factor(name, args, result, node)
-        tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
+        tensors = list(tensors_among((args, tuple(kwargs.values())) if kwargs else args))
         self._splice(tensors)
-        if name in _WEIGHTED or (name in _PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
-            for position, tensor in enumerate(tensors[:1] if name in _ONE_STREAM else tensors):
+        if name in WEIGHTED or (name in PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
+            for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors):
                 known = tensor.requires_grad or isinstance(tensor, torch.nn.Parameter)
                 if not known and tensor.is_floating_point() and tensor.dim() > 0:
                     trace = self._trace(tensor).without_gradient()
@@ -343,7 +235,7 @@ class AdditionRecorder(TorchFunctionMode):
     def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
         for factor in args[:2]:
             if isinstance(factor, int | float):
-                value = (1.0 / factor if factor else None) if name in _DIVISIONS else float(factor)
+                value = (1.0 / factor if factor else None) if name in DIVISIONS else float(factor)
                 self.factors[node._sequence_nr()] = Factor(value)
             elif isinstance(factor, torch.Tensor) and not factor.requires_grad:
                 self.factors[node._sequence_nr()] = Factor(None, factor.numel() == result.numel())
@@ -351,7 +243,7 @@ class AdditionRecorder(TorchFunctionMode):
     def _note_trace(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, addition: Addition | None
     ) -> None:
-        tensors = list(_tensors((args, tuple(kwargs.values())) if kwargs else args))
+        tensors = list(tensors_among((args, tuple(kwargs.values())) if kwargs else args))
         inputs: list[Any] = []
         self._splice(tensors)
         for tensor in tensors:
@@ -361,8 +253,8 @@ class AdditionRecorder(TorchFunctionMode):
             elif tensor.is_floating_point() or tensor.is_complex():
                 inputs.append(self._trace(tensor))
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
-        short = _traced_name(name, weighted=weighted)
-        for part in _tensors((result,)):
+        short = operation_of(name, weighted=weighted)
+        for part in tensors_among((result,)):
             trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), self._call)
             self._remember(part, trace)
             if addition is not None and len(inputs) > 1 and addition.call is not None:
@@ -389,79 +281,16 @@ class AdditionRecorder(TorchFunctionMode):
     def _now(self) -> float:
         """Return a sequence number between the last autograd node and the next, larger than the last returned."""
         self._clock += 1
-        return float(torch.autograd._get_sequence_nr()) - 0.5 + self._clock * _TICK
+        return float(_sequence_now()) - 0.5 + self._clock * _TICK
 
     def _remember(self, tensor: torch.Tensor, trace: Trace) -> None:
         self._traces[id(tensor)] = (weakref.ref(tensor), trace)
 
 
-def _traced_name(name: str, *, weighted: bool) -> str:
-    bare = name.strip("_")
-    if name in _TRACED_NAMES:
-        found = _TRACED_NAMES[name]
-    elif bare in _TRACED_NAMES:
-        found = _TRACED_NAMES[bare]
-    else:
-        found = "".join(part.capitalize() for part in bare.split("_"))
-    return "Linear" if weighted and found == "Matmul" else found
-
-
-def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            if not is_lazy(value):  # a parameter without a shape takes part in nothing yet
-                yield value
-        elif isinstance(value, tuple | list):
-            yield from _tensors(tuple(value))
-
-
-def _is_number(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
-def _terms(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that are summed, by their position among the autograd node's inputs."""
-    if name in {"cat", "concat", "concatenate", "hstack"}:
-        items = args[0] if args else kwargs.get("tensors", ())
-        return [item for item in items if isinstance(item, torch.Tensor)] if isinstance(items, tuple | list) else []
-    if name == "sum":
-        return _stacked(args, kwargs)
-    if name.startswith(("index_add", "scatter_add")):
-        return [item for item in (args[0] if args else None,) if isinstance(item, torch.Tensor)]
-    named = [kwargs[key] for key in ("input", "other", "end", "tensor1", "tensor2") if key in kwargs]
-    return [item for item in (*args, *named) if isinstance(item, torch.Tensor)]
-
-
-def _stacked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    stacked = args[0] if args else kwargs.get("input")
-    dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
-    if not isinstance(stacked, torch.Tensor) or stacked.grad_fn is None or operation(stacked.grad_fn.name()) != "Stack":
-        return []
-    dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
-    if not isinstance(dim, int) or dim % stacked.dim() != stacked.grad_fn._saved_dim % stacked.dim():  # type: ignore[attr-defined]
-        return []
-    return list(stacked.unbind(dim))
-
-
-def _as_added(
-    name: str, terms: list[torch.Tensor], i: int, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> torch.Tensor:
-    """Return a term as it enters the sum, after the factor that the addition itself applies."""
-    term = terms[i].detach()
-    if name.startswith("lerp"):
-        weight = args[2] if len(args) > 2 else kwargs.get("weight", 0.5)
-        weight = weight.detach() if isinstance(weight, torch.Tensor) else weight
-        return term * (1 - weight) if i == 0 else term * weight
-    if name.startswith("addc") and i == 1 and len(terms) > 2:
-        other = terms[2].detach()
-        product = term * other if name.startswith("addcmul") else term / other
-        return product * kwargs.get("value", 1)
-    if name.startswith(("addmm", "baddbmm", "addbmm", "addmv")) and len(terms) > 2:
-        if i == 0:
-            return term * kwargs.get("beta", 1)
-        return (torch.matmul(term, terms[2].detach()) * kwargs.get("alpha", 1)) if i == 1 else term
-    alpha = kwargs.get("alpha", 1)
-    return term * alpha if i == 1 and alpha != 1 else term
+def _sequence_now() -> int:
+    """Return the sequence number that the next autograd node will have."""
+    number: int = torch._C._autograd._get_sequence_nr()
+    return number
 
 
 def _sum_sequence(result: torch.Tensor) -> int | None:

@@ -80,7 +80,7 @@ def find_stations(
 
 
 def _repeated_sites(sites: list[Site]) -> list[Site]:
-    """The sites of the blocks that are repeated most often: the stream of a network that feeds its input to each block."""
+    """The sites of the blocks that are repeated most often: the stream where the input goes to each block."""
     series: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
         series[DIGITS.sub("#", site.module)].append(site)
@@ -152,9 +152,8 @@ def _stations_of(
 ) -> list[Station]:
     on_chain = [numbers[node] for node in chain if node in numbers]
     blocks = blocks_on(graph, places, chain, parents, with_sites if on_chain else set())
-    tensors: dict[Tensor, int | None] = {}
-    for number, tensor in zip(on_chain, _settled(graph, [sites[n] for n in on_chain], set(chain)), strict=True):
-        tensors[tensor] = number
+    settled = _settled(graph, [sites[number] for number in on_chain], set(chain))
+    tensors: dict[Tensor, int | None] = dict(zip(settled, on_chain, strict=True))
     for tensor in blocks:
         tensors.setdefault(tensor, None)
     start = _start(graph, places, [sites[n] for n in on_chain], blocks, chain)

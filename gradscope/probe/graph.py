@@ -45,7 +45,7 @@ class Trace:
         self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
     ) -> None:
         self.call = call
-        self.raw = all(isinstance(item, Trace) and item.raw for item in inputs)
+        self.raw: bool = all(isinstance(item, Trace) and item.raw for item in inputs)
         self.stripped: Trace | None = None
         self.name = name
         self.inputs = inputs

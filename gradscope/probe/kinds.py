@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from gradscope.probe.chain import FactorOf, constant_of
 from gradscope.probe.graph import Graph, Tensor
+from gradscope.probe.lineage import depends_on
 from gradscope.probe.normalised import is_normalising
 from gradscope.probe.operations import Effect
-from gradscope.probe.residual import Residual, depends_on
-from gradscope.probe.terms import Product, Term
+from gradscope.probe.residual import Residual
+from gradscope.probe.terms import Product
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def branch_scaling(graph: Graph, residual: Residual, factor_of: FactorOf) -> Sca
         node = tensor[0]
         data = _data(graph, node)
         effect = graph.effects[node]
-        if effect is Effect.SCALE and len(data) == 1 and not (graph.names[node] == "Rsub"):
+        if effect is Effect.SCALE and len(data) == 1 and graph.names[node] != "Rsub":
             if not _affine_of_norm(graph, node, data[0]):
                 factor = constant_of(graph, node, factor_of)
                 scale = None if scale is None or factor is None else scale * abs(factor)
@@ -82,7 +83,7 @@ def _data(graph: Graph, node: int) -> list[Tensor]:
 
 
 def _gate_of(graph: Graph, factors: list[Tensor]) -> Tensor | None:
-    """Return the factor that is gated by the other, None where the product is no gating: one is computed from the other."""
+    """Return the factor that the other one gates; None where one is computed from the other: that is no gating."""
     first, second = factors[:2]
     if first == second or depends_on(graph, first, second) or depends_on(graph, second, first):
         return None
@@ -117,5 +118,3 @@ def _affine_of_norm(graph: Graph, node: int, source: Tensor) -> bool:
         source = graph.inputs[source[0]][0][:2]
     return is_normalising(graph, source[0])
 
-
-__all__ = ["Scaling", "Term", "branch_scaling", "kind_of", "skip_scaling"]

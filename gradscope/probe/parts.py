@@ -27,7 +27,7 @@ def part_of(graph: Graph, node: int, output_number: int) -> Part | None:
     dim = graph.saved(node, "dim")
     if not isinstance(dim, int):
         return None
-    dim = (dim - (1 << 64) if dim >= 1 << 63 else dim) % len(shape)
+    dim = _signed(dim) % len(shape)
     return build(graph, node, output_number, dim, shape[dim])
 
 
@@ -67,10 +67,15 @@ def _unbind(_: Graph, __: int, output_number: int, ___: int, size: int) -> Part 
 def _whole(value: Any, default: int) -> int:
     if not isinstance(value, int):
         return default
+    return _signed(value)
+
+
+def _signed(value: int) -> int:
+    """Autograd saves numbers as unsigned ones: -1 is 2^64 - 1."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 _BUILDERS = {
-    "Slice": _slice, "Narrow": _slice, "Select": _select, "Split": _split, "SplitWithSizes": _split, "UnsafeSplit": _split,
-    "UnsafeSplitWithSizes": _split, "Unbind": _unbind,
+    "Slice": _slice, "Narrow": _slice, "Select": _select, "Split": _split, "SplitWithSizes": _split,
+    "UnsafeSplit": _split, "UnsafeSplitWithSizes": _split, "Unbind": _unbind,
 }  # fmt: skip

@@ -62,7 +62,8 @@ def child_below(call: Call | None, container: Call | None) -> Call | None:
 def _owners(graph: Graph, spans: Sequence[Span]) -> list[Call | None]:
     owners: list[Call | None] = [None] * len(graph.nodes)
     # Of two calls with the same operations the one that ended later is the outer one.
-    ordered = sorted(reversed(spans), key=lambda span: (span.start, -span.stop))
+    order = sorted(range(len(spans)), key=lambda i: (spans[i].start, -spans[i].stop, -i))
+    ordered = [spans[i] for i in order]
     numbered = sorted((sequence, node) for node, sequence in enumerate(graph.sequences) if sequence >= 0)
     stack: list[Span] = []
     position = 0

@@ -170,10 +170,8 @@ def _name(container: Call | None, branches: tuple[str, ...]) -> str:
     module = "" if container is None else container.module
     prefix = module + "." if module else ""
     short = [name.removeprefix(prefix) for name in branches]
-    if not short:
-        branch = "inline branch"
-    else:
-        branch = short[0] if len(short) == 1 else f"{short[0]} … {short[-1]}"
+    ends = dict.fromkeys((short[0], short[-1])) if short else ("inline branch",)
+    branch = " … ".join(ends)
     return f"{module} + {branch}" if module else f"+ {branch}"
 
 

@@ -30,7 +30,7 @@ class Series:
     containers: bool = False
 
     def rank(self, with_sites: set[Call]) -> tuple[int, int, str]:
-        """Sort first what repeats most often (blocks with residual additions, where there are any), then what is outer."""
+        """Sort first what repeats most often (with residual additions, where there are any), then what is outer."""
         calls = [call for call in self.ends.values() if not with_sites or call in with_sites]
         return (-len(calls), self.pattern.count("."), self.pattern)
 

@@ -1,4 +1,4 @@
-"""The structure of a network, from the graph behind one step's losses: residual sites, blocks, stream, attention roles."""
+"""The structure of a network, from the graph behind one step's losses: residual sites, blocks and stream."""
 
 from __future__ import annotations
 

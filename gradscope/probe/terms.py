@@ -93,7 +93,7 @@ def _add(graph: Graph, node: int) -> list[Term]:
 
 def _rsub(graph: Graph, node: int) -> list[Term]:
     data = _data(graph, node)
-    if len(data) < 2:
+    if 0 not in data or 1 not in data:
         return []
     alpha = _alpha(graph, node)
     return [Term((data[0],), 0, sign=-1, scale=alpha), Term((data[1],), 1)]

@@ -205,8 +205,9 @@ class ConvBlock(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after)
         self.conv2, self.bn2 = nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after)
-        same = before == after and stride == 1
-        self.short = nn.Identity() if same else nn.Sequential(nn.Conv2d(before, after, 1, stride), nn.BatchNorm2d(after))
+        self.short: nn.Module = nn.Identity()
+        if before != after or stride > 1:
+            self.short = nn.Sequential(nn.Conv2d(before, after, 1, stride), nn.BatchNorm2d(after))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))

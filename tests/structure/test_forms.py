@@ -63,6 +63,16 @@ def scatter_of_half(m: Block, x: torch.Tensor) -> torch.Tensor:
     return x.index_add(0, rows, m.f(x[rows]), alpha=2.0)
 
 
+def nested(m: Block, x: torch.Tensor) -> torch.Tensor:
+    y = x + m.f(x)
+    return x + 0.2 * (y + m.g(y))
+
+
+def pooling(m: Block, x: torch.Tensor) -> torch.Tensor:
+    n = m.f[0](x)
+    return x + (F.avg_pool1d(n.mT, 3, 1, 1).mT - n)
+
+
 FORMS: dict[str, tuple[Callable[[Block, torch.Tensor], torch.Tensor], list[str]]] = {
     "plus": (lambda m, x: x + m.f(x), ["identity"]),
     "plus, branch first": (lambda m, x: m.f(x) + x, ["identity"]),
@@ -105,15 +115,13 @@ FORMS: dict[str, tuple[Callable[[Block, torch.Tensor], torch.Tensor], list[str]]
     "trimmed": (lambda m, x: x[:, 1:] + m.f(x)[:, 1:], ["identity"]),
     "parallel": (lambda m, x: x + m.f(x) + m.g(x), ["identity", "identity"]),
     "sum of branches first": (lambda m, x: x + (m.f(x) + m.g(x)), ["identity"]),
-    "nested": (lambda m, x: x + 0.2 * (lambda y: y + m.g(y))(x + m.f(x)), ["identity", "identity", "scaled"]),
+    "nested": (nested, ["identity", "identity", "scaled"]),
     "post-norm": (lambda m, x: F.layer_norm(x + m.f(x), (D,)), ["identity"]),
     "convolution of positions": (
         lambda m, x: x + F.conv1d(x.mT, m.short.weight[:, None, :3], padding=1, groups=D).mT, ["identity"],
     ),
     "Fourier mixing": (lambda m, x: x + torch.fft.fft2(x).real, ["identity"]),
-    "pooling of a normalised stream": (
-        lambda m, x: x + (lambda n: F.avg_pool1d(n.mT, 3, 1, 1).mT - n)(m.f[0](x)), ["identity"],
-    ),
+    "pooling of a normalised stream": (pooling, ["identity"]),
     "squeeze and excite": (lambda m, x: x + x * torch.sigmoid(m.gate(x.mean(1, keepdim=True))), ["identity"]),
 }  # fmt: skip
 
@@ -173,7 +181,8 @@ def test_groups_of_parallel_branches() -> None:
 
 
 def test_scales_are_known() -> None:
-    model = nn.Sequential(nn.Linear(5, D), Block(lambda m, x: 2.0 * x + m.f(x) / 4), Block(lambda m, x: x - 0.5 * m.f(x)))
+    blocks = Block(lambda m, x: 2.0 * x + m.f(x) / 4), Block(lambda m, x: x - 0.5 * m.f(x))
+    model = nn.Sequential(nn.Linear(5, D), *blocks)
     sites = structure_of(model, torch.randn(4, 8, 5)).sites
     assert [(site.skip_scale, site.branch_scale) for site in sites] == [(2.0, 0.25), (1.0, 0.5)]
 
@@ -181,7 +190,7 @@ def test_scales_are_known() -> None:
 def test_source_line_and_operation() -> None:
     model = nn.Sequential(nn.Linear(5, D), Block(in_place))
     (site,) = structure_of(model, torch.randn(4, 8, 5)).sites
-    assert site.op == "add_" or site.op == "__iadd__"
+    assert site.op in {"add_", "__iadd__"}
     assert site.file == __file__
     assert site.line == in_place.__code__.co_firstlineno + 2
 

@@ -114,8 +114,9 @@ def _adder(graph: Any, residual: Any, total: torch.Tensor) -> tuple[int, Any]:
 def _along(graph: Any, residual: Any, total: torch.Tensor) -> torch.Tensor:
     """Carry the gradient at the sum along the skip alone, operation by operation."""
     node, sent = _adder(graph, residual, total)
-    links = []
+    links: list[Any] = []
     link = residual.link
+    gradient = total
     while link is not None:
         links.insert(0, link)
         link = link.previous
