@@ -226,7 +226,7 @@ class Recording:
             raise RecordError(f"no such recording: {path}", hint="gradscope inspect TARGET -o run.json") from None
         except (OSError, EOFError, ValueError, RecursionError) as error:
             raise RecordError(
-                f"{path} is not a readable recording ({type(error).__name__}): damaged, cut off or another kind of file.",
+                f"{path} is not a readable recording ({type(error).__name__}): damaged, cut off, or another file.",
                 hint="gradscope inspect TARGET -o run.json",
             ) from None
         return cls.from_object(content, str(path))

@@ -1,6 +1,6 @@
 """Run the calibration: python -m benchmarks.calibration train | retry | measure | judge | fit [--part 1/4].
 
-``train`` decides which networks train (most of the time), ``retry`` gives SGD more rates and steps where only Adam trained,
+``train`` decides which networks train (most of the time), ``retry`` gives SGD more rates where only Adam trained,
 ``measure`` watches each for eleven steps and keeps the recordings, ``judge`` reads predictors off the recordings,
 ``fit`` derives thresholds and writes docs/calibration.md.
 Every command goes on where it stopped.
