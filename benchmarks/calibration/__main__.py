@@ -16,7 +16,7 @@ import warnings
 import torch
 
 from benchmarks.calibration import results
-from benchmarks.calibration.networks import Network, networks
+from benchmarks.calibration.networks import Network, fresh_networks, networks
 from benchmarks.calibration.training import Outcome, outcome, second_chance
 
 OPTIMIZERS = ("adam", "sgd")
@@ -63,11 +63,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
     parser.add_argument("command", choices=("list", "train", "retry", "measure", "judge", "fit"))
     parser.add_argument("--part", default="1/1", help="which part of how many, such as 2/4")
+    parser.add_argument("--fresh", action="store_true", help="the networks made after the rules were final")
     parser.add_argument("--reverse", action="store_true", help="from the end, beside a run from the beginning")
     parser.add_argument("--optimizer", default="both", choices=("both", *OPTIMIZERS), help="measure with this one")
     arguments = parser.parse_args()
     part, num_parts = (int(number) for number in arguments.part.split("/"))
-    chosen = networks()[part - 1 :: num_parts]
+    chosen = (fresh_networks() if arguments.fresh else networks())[part - 1 :: num_parts]
     if arguments.reverse:
         chosen.reverse()
     torch.set_num_threads(1)
@@ -86,7 +87,7 @@ def main() -> None:
     elif arguments.command == "judge":
         from benchmarks.calibration.predictors import judge_all
 
-        judge_all(chosen)
+        judge_all([*networks(), *fresh_networks()])
     else:
         from benchmarks.calibration.fit import fit
 

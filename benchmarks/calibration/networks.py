@@ -28,6 +28,7 @@ class Network:
         depth: Layers, blocks or time steps: what grows within the family.
         arguments: All arguments of the variant.
         dtype: Number format of parameters and activations.
+        seed: Of the initial weights; 1 for the fresh networks.
     """
 
     family: str
@@ -35,22 +36,26 @@ class Network:
     depth: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
     dtype: str = "float32"
+    seed: int = 0
 
     @property
     def name(self) -> str:
         """A name that says all of it, and is a valid file name."""
         parts = [f"{key}={value}" for key, value in sorted(self.arguments.items()) if DEFAULTS.get(key) != value]
-        return ",".join([self.variant, *parts, *([] if self.dtype == "float32" else [self.dtype])])
+        kind = [] if self.dtype == "float32" else [self.dtype]
+        return ",".join([self.variant, *parts, *kind, *([f"seed={self.seed}"] if self.seed else [])])
 
     @property
     def half(self) -> str:
-        """Fit or judge, by family and depth: every other depth of a family is held out."""
+        """Fit or judge, by family and depth: every other depth of a family is held out. Fresh: never looked at."""
+        if self.seed:
+            return "fresh"
         depths = DEPTHS[self.family]
         return "fit" if depths.index(self.depth) % 2 == 0 else "judge"
 
     def subject(self) -> Subject:
-        """Build the network with its task, from seed 0."""
-        return subject(self.variant, dict(self.arguments), seed=0)
+        """Build the network with its task."""
+        return subject(self.variant, dict(self.arguments), seed=self.seed)
 
 
 DEFAULTS: dict[str, Any] = {**TRANSFORMER, **CONVOLUTIONAL}
@@ -70,6 +75,24 @@ def networks() -> list[Network]:
     names = [network.name for network in found]
     assert len(set(names)) == len(names), [name for name in names if names.count(name) > 1]
     # A fixed shuffle, so that any part of the list is a fair sample.
+    return sorted(found, key=lambda network: _scatter(network.name))
+
+
+FRESH_DEPTHS = {"mlp": (12, 32), "transformer": (5,)}
+
+
+def fresh_networks() -> list[Network]:
+    """List networks of other depths and another seed, made after the rules were final: a blind test of the verdict."""
+    found = [
+        Network("mlp", variant, depth, {**arguments, "layers": depth}, seed=1)
+        for depth in FRESH_DEPTHS["mlp"]
+        for variant, arguments in _MLPS
+    ]
+    for depth in FRESH_DEPTHS["transformer"]:
+        sizes = {**TRANSFORMER, "layers": depth}
+        for number, wiring in enumerate(_WIRINGS):
+            found.append(Network("transformer", wiring, depth, {**sizes, "init": _SCHEMES[number % 3]}, seed=1))
+        found += [Network("transformer", wiring, depth, sizes, seed=1) for wiring in _FIXED]
     return sorted(found, key=lambda network: _scatter(network.name))
 
 
