@@ -182,7 +182,7 @@ def _station(
         call = sites[site].call
     kind = "start" if is_start else ("block" if block is not None else "addition")
     if block is not None or site is None:
-        name = call.module if call is not None and call.module else f"{graph.names[tensor[0]].lower()} output"
+        name = call.module if call is not None and call.module else _described(graph, places, tensor[0])
     else:
         name = sites[site].name
     inside = ancestry(call if call is not None else places.owner(tensor[0]))
@@ -200,6 +200,30 @@ def _station(
         is_sum=site is not None and tensor[0] == sites[site].node,
         num_elements=None if shape is None else math.prod(shape),
     )
+
+
+_NEAR = 12
+"""Nodes looked at behind an operation that no module stands for, to say in words what it works on."""
+
+
+def _described(graph: Graph, places: Places, node: int) -> str:
+    """Name an operation between modules by the modules it works on: "tokens + positions", "view of patches"."""
+    modules: list[str] = []
+    waiting, seen = [node], {node}
+    while waiting and len(seen) < _NEAR:
+        for source, number, _ in graph.inputs[waiting.pop(0)]:
+            calls = places.returned.get((source, number), [])
+            if calls and calls[0].module:
+                modules.append(calls[0].module)
+            elif source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    operation = graph.names[node].lower()
+    if not modules:
+        return f"{operation} output"
+    if operation == "add":
+        return " + ".join([*modules, "…"] if len(modules) == 1 else modules)
+    return f"{operation} of {', '.join(modules)}"
 
 
 def _settled(graph: Graph, sites: list[Site], chain: set[int]) -> list[Tensor]:
