@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import gradscope
+from gradscope.probe.session import Session
 
 EXPECTED: dict[str, tuple[str, str | None, str]] = {
     # file: (verdict, code of the leading error or None, where it is blamed)
@@ -59,6 +61,30 @@ def test_example(name: str, examples: Path) -> None:
 def test_the_cure_an_example_names_works(name: str, examples: Path) -> None:
     inspection = gradscope.inspect(str(examples / name), arguments=CURES[name])
     assert inspection.verdict == "will-train", inspection.diagnosis.reason
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_watching_changes_no_bit(name: str, examples: Path) -> None:
+    bare, watched = _one_step(examples / name, watch=False), _one_step(examples / name, watch=True)
+    assert bare.keys() == watched.keys()
+    differing = [key for key in bare if not torch.equal(bare[key].nan_to_num(7.0), watched[key].nan_to_num(7.0))]
+    assert not differing
+
+
+def _one_step(file: Path, *, watch: bool) -> dict[str, torch.Tensor]:
+    subject = gradscope.load(str(file), seed=0)
+    batch = next(iter(subject.batches))
+    torch.manual_seed(0)
+    if watch:
+        with Session(subject.model, "default", file.parent).step(0) as step:
+            with step.forward():
+                loss = subject.loss(subject.call(batch), batch)
+            loss.backward()
+    else:
+        loss = subject.loss(subject.call(batch), batch)
+        loss.backward()
+    grads = {name: p.grad.clone() for name, p in subject.model.named_parameters() if p.grad is not None}
+    return {"loss": loss.detach().clone(), "random": torch.rand(4), **grads, **dict(subject.model.named_buffers())}
 
 
 @pytest.mark.parametrize("document", sorted(path.relative_to(ROOT).as_posix() for path in DOCUMENTS))
