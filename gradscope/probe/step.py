@@ -16,6 +16,7 @@ from gradscope.probe import optimizers
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.closer import note_births, note_cuts
 from gradscope.probe.dense import readable
+from gradscope.probe.eager import eagerly
 from gradscope.probe.failures import cut_error, loss_error, told
 from gradscope.probe.interrupted import MeasurementInterrupted
 from gradscope.probe.origin import provenance_of
@@ -173,8 +174,9 @@ class _Run:
     def _bare_step(self, number: int, batch: Any) -> None:
         assert self.session is not None
         moment = Moment(self.model)
-        loss = self._forward(number, batch)
-        self._backward(number, loss)
+        with eagerly(self.model):  # as in the watched steps: one run, one arithmetic, and no minutes of compilation
+            loss = self._forward(number, batch)
+            self._backward(number, loss)
         if not _all_finite(loss, self.model):
             note_births(self.session.tables, number, self.model, lambda: self._loss(batch), batch, moment)
             raise _NotFiniteError
