@@ -25,9 +25,9 @@ DESIGNS: tuple[tuple[str, str], ...] = (
     ("rezero", "xavier"),
 )
 COLLAPSED = 0.99
-"""Token cosine at step 0 from which the level is fail (SCIENCE 3e)."""
+"""Token cosine at step 0 from which the level is fail (docs/calibration.md)."""
 STARVED = 1e-4
-"""Ratio of query to value gradients from which the level is fail (SCIENCE 3e)."""
+"""Ratio of query to value gradients from which the level is fail (docs/calibration.md)."""
 
 
 @dataclass(frozen=True)
@@ -151,4 +151,4 @@ def _claims(found: dict[tuple[str, str], list[Tokens]]) -> list[Claim]:
 
 
 EVEN_DECADES = 1.0
-"""|D| below which the level is OK (SCIENCE 3e)."""
+"""|D| below which the level is OK (docs/calibration.md)."""

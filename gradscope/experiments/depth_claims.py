@@ -17,7 +17,7 @@ TRAINED_SHARE = 0.5
 SAID_TO_TRAIN, SAID_TO_FAIL = (18,), (50, 101, 152)
 """Depths that the tutorial's table calls trainable, and hard or impossible to train, without shortcuts."""
 FATAL_DECADES = 3.5
-"""|D| above which networks did not train (SCIENCE 3e, Adam)."""
+"""|D| above which networks did not train (docs/calibration.md, Adam)."""
 DOUBLING_DECADES = 0.5 * math.log10(2)
 """Growth per block when the energy doubles."""
 FLAT_DECADES_PER_BLOCK = 0.03

@@ -86,11 +86,11 @@ SMALLEST_DIFFERENCE = 1e-6
 """Least 1 - cosine that is told from rounding in float32."""
 
 DECADES_LIMIT = 3.5
-"""|D| beyond which networks did not train with Adam, in decades (SCIENCE 3e)."""
+"""|D| beyond which networks did not train with Adam, in decades (docs/calibration.md)."""
 ANISOTROPY_LIMIT = 40.0
-"""Jacobian anisotropy beyond which networks did not train (SCIENCE 3d)."""
+"""Jacobian anisotropy beyond which networks did not train (docs/calibration.md)."""
 COSINE_LIMIT = 0.99
-"""Token cosine from which tokens count as collapsed (SCIENCE 3e)."""
+"""Token cosine from which tokens count as collapsed (docs/calibration.md)."""
 
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity("decades", "The gradient's ratio start to end", "decades", float, DECADES_LIMIT),

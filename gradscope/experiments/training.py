@@ -13,7 +13,7 @@ from gradscope.target.subject import Subject
 from gradscope.variants import subject as make_subject
 
 SOLVED_SHARE = 0.5
-"""A run counts as trained when its loss falls below this share of the chance loss (SCIENCE: half of ln V)."""
+"""A run counts as trained when its loss falls below this share of the chance loss (half of ln V)."""
 
 
 CERTAIN = 1e4

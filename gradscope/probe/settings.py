@@ -8,7 +8,7 @@ from typing import Literal
 Level = Literal["params", "default", "deep"]
 
 DEFAULT_WATCHED_STEPS = (0, 3, 10)
-"""Step 0 for theory, 3 for zero-initialised designs, 10 for the collapse that norms hide (SCIENCE: when to measure)."""
+"""Step 0 for theory, 3 for zero-initialised designs, 10 for the collapse that norms hide (docs/decisions/0002)."""
 
 
 @dataclass(frozen=True)

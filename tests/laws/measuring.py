@@ -164,7 +164,7 @@ def over_seeds(num_seeds: int, run: Callable[[], float], first_seed: int = 0) ->
 
 
 def assert_law(values: Sequence[float], predicted: float, bias: float = 0.0) -> None:
-    """Gate: |mean - predicted| < 4 standard errors + the finite-width bias, 2 / n per layer (SCIENCE 2)."""
+    """Gate: |mean - predicted| < 4 standard errors + the finite-width bias, 2 / n per layer."""
     mean = sum(values) / len(values)
     spread = math.sqrt(sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1))
     allowed = 4 * spread / math.sqrt(len(values)) + bias

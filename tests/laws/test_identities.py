@@ -1,4 +1,4 @@
-"""Exact identities (SCIENCE 2b) in float64, from the numbers the probe records.
+"""Exact identities in float64, from the numbers the probe records.
 
 Where an identity speaks of inner products it is put into norms: <W, dW> follows from |W| before and after a step of
 SGD, and the sum of a gradient's elements is the gradient of one shift that all of them share.

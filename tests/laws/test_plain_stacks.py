@@ -1,4 +1,4 @@
-"""Closed forms for stacks without skips (SCIENCE 2a, numbers in brackets).
+"""Closed forms for stacks without skips (numbers in brackets count the laws).
 
 n width, L layers, D decades of |g_0| over |g_L|.
 """

@@ -1,4 +1,4 @@
-"""Closed forms of number formats, Adam and the cotangent spread (SCIENCE 2a, numbers in brackets)."""
+"""Closed forms of number formats, Adam and the cotangent spread (numbers in brackets count the laws)."""
 
 from __future__ import annotations
 

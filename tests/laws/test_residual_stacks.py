@@ -1,4 +1,4 @@
-"""Closed forms for residual stacks (SCIENCE 2a, numbers in brackets).
+"""Closed forms for residual stacks (numbers in brackets count the laws).
 
 n width, L layers, c branch variance, v_l stream variance, g_l gradient at h_l; f2 factor on |g|^2 per layer going back.
 """
@@ -241,7 +241,7 @@ def scaled(factor: float) -> Callable[[Tensor], Tensor]:
 
 
 def path_length(seen: Seen) -> float:
-    """sum r^2 / (1 + r^2) over residual sites, r the backward ratio (SCIENCE 3a)."""
+    """sum r^2 / (1 + r^2) over residual sites, r the backward ratio (docs/calibration.md)."""
     ratios = [site["branch_grad_norm"] / site["skip_grad_norm"] for site in seen.sites()]
     return sum(r * r / (1 + r * r) for r in ratios)
 

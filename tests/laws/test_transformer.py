@@ -1,4 +1,4 @@
-"""Closed forms for whole Transformers (SCIENCE 2a, numbers in brackets), on the stream that the probe itself finds."""
+"""Closed forms for whole Transformers (numbers in brackets count the laws), on the stream that the probe itself finds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Residual absorption: elements of a residual sum that the addition leaves unchanged as the branch is too small.
 
 fl(x + f) = x although f != 0, in the dtype of the stream and as bfloat16 and float16 would have it. For Gaussian x and
-f of ratio r the share is E erf(2^(e(x) - p) / (r sqrt 2)), p significand bits (SCIENCE 2a #24).
+f of ratio r the share is E erf(2^(e(x) - p) / (r sqrt 2)), p significand bits.
 
 Cost: default level; two strided copies of 2048 elements per addition, then a dozen kernels for all of them together.
 """

@@ -20,7 +20,7 @@ from gradscope.probe.signals.layout import Layout, thinned
 from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext
 
 SATURATED_SHARE = 0.02
-"""Derivative, as a share of its maximum, below which a value counts as saturated (SCIENCE 3a)."""
+"""Derivative, as a share of its maximum, below which a value counts as saturated (docs/calibration.md)."""
 MIN_VALUES_PER_UNIT = 8
 """With n values a healthy unit is off for all of them with probability 2^-n: 0.4 % at 8."""
 MAX_VALUES_PER_UNIT = 2048

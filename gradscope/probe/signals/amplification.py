@@ -1,7 +1,7 @@
 """Weight-noise amplification: how much the output moves under 1 % noise on every weight (Admin; Liu 2020).
 
 |out(W + noise) - out(W)| / |out(W)| / 1 %, with noise of 1 % of each weight tensor's root mean square. Unlike gradient
-norms it shows the learning rate a network tolerates: Post-LN is 4.8 times Pre-LN (SCIENCE claim 58).
+norms it shows the learning rate a network tolerates: see `gradscope experiment placement`.
 
 Cost: deep level; two forwards on a quarter of the batch, and one copy of the parameters while they last.
 """
@@ -19,7 +19,7 @@ from gradscope.probe.restore import RandomState
 from gradscope.probe.signals.observer import first_tensor
 
 NOISE_SHARE = 0.01
-"""Noise per weight as a share of the tensor's root mean square (SCIENCE 3a)."""
+"""Noise per weight as a share of the tensor's root mean square (docs/calibration.md)."""
 
 
 def amplification(model: nn.Module, forward: Callable[[], Any], generator: torch.Generator) -> float | None:

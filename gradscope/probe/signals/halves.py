@@ -1,6 +1,6 @@
 """Cosine of the parameter gradients of two disjoint halves of the batch: how noisy the gradient is (McCandlish 2018).
 
-It does not predict trainability at initialisation (AUC 0.39 to 0.48, SCIENCE 3a); it is reported, not judged.
+It does not predict trainability at initialisation (area under the curve 0.39 to 0.48); it is reported, not judged.
 
 Cost: deep level; about one plain step, and two copies of the gradients while it lasts.
 """

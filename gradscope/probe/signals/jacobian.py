@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 NUM_COTANGENTS = 16
-"""K: sampling error of kappa_J - 1 is 35 % on one sample, 12 % on eight (SCIENCE 0.3 uses 16 to 32)."""
+"""K: sampling error of kappa_J - 1 is 35 % on one sample, 12 % on eight."""
 FEWEST_COTANGENTS = 8
 """K for batches of one or two samples, which cannot be cut smaller: the error is 50 % then."""
 MAX_SAMPLES = 8

@@ -1,6 +1,6 @@
 """Massive activations: the largest absolute value of a stream station over its root mean square.
 
-Gaussian activations give about sqrt(2 ln n): 5 for 10^6 elements; a massive one 100 and more (Sun 2024; SCIENCE 5).
+Gaussian activations give about sqrt(2 ln n): 5 for 10^6 elements; a massive one 100 and more (Sun 2024).
 
 Cost: default level; two passes over each station's output (over every block's output in the first watched step).
 """

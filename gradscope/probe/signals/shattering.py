@@ -18,7 +18,7 @@ from gradscope.probe.signals.observer import first_tensor
 from gradscope.probe.signals.subbatch import mapped
 
 NOISE_SHARE = 0.05
-"""Noise per input as a share of its root mean square (SCIENCE 3a)."""
+"""Noise per input as a share of its root mean square (docs/calibration.md)."""
 
 
 def shattering_cosine(forward: Callable[[Any], Any], batch: Any, generator: torch.Generator) -> float | None:

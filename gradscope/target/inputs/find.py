@@ -1,4 +1,4 @@
-"""Find the batches of a step, in the order that DESIGN fixes."""
+"""Find the batches of a step in a fixed order: given, returned, named, known to the library, written out, made up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the loss, in the order that DESIGN fixes: given, returned, the model's own, named, chosen, made up."""
+"""Find the loss, in a fixed order: given, returned, the model's own, named, chosen, made up."""
 
 from __future__ import annotations
 
