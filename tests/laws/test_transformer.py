@@ -1,4 +1,4 @@
-"""Closed forms for whole Transformers (numbers in brackets count the laws), on the stream that the probe itself finds."""
+"""Closed forms for whole Transformers (numbers in brackets count the laws), on the stream the probe finds."""
 
 from __future__ import annotations
 
