@@ -127,7 +127,16 @@ def _ground(finding: Finding) -> Ground | None:
     if isinstance(share, float) and share < HALF:
         weight = min(weight, RISK)
     family = FAMILIES.get(finding.code, finding.code)
-    return Ground(weight, known.reason.format(module=finding.module or "the model"), family)
+    return Ground(weight, _sentence(known.reason, finding), family)
+
+
+def _sentence(reason: str, finding: Finding) -> str:
+    """Fill in the module, and say so where the fault showed only after some steps."""
+    sentence = reason.format(module=finding.module or "the model")
+    step = finding.evidence.get("step")
+    if finding.code in ("GS101", "GS102") and isinstance(step, int) and step > 0:
+        return f"After {step} steps {sentence[0].lower()}{sentence[1:]}"
+    return sentence
 
 
 def _by_family(grounds: Sequence[Ground]) -> dict[str, float]:
