@@ -5,7 +5,7 @@ ZOO_VENV ?= .venv-zoo
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup lint test zoo bench gpu
+.PHONY: setup lint test zoo bench gpu docs
 
 setup:
 	$(PYTHON) -m venv $(VENV)
@@ -32,3 +32,6 @@ bench:
 gpu:
 	$(BIN)/python -m pytest -m gpu
 	$(BIN)/python -m benchmarks --device cuda --budget-s 240
+
+docs:
+	$(BIN)/python -c "from gradscope.report.rule_pages import markdown; print(markdown(), end='')" > docs/rules.md
