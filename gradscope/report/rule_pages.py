@@ -34,8 +34,11 @@ def _row(rule: Rule | None) -> str:
 
 
 def _section(rule: Rule) -> str:
-    levels = [f"- `{rule.code}.{t.name}` = {t.value:g} ({t.unit}). {t.why} Source: {t.source}." for t in rule.thresholds]
-    # Examples are fragments, marked so that nobody takes them for whole programs.
+    levels = [
+        f"- `{rule.code}.{level.name}` = {level.value:g} ({level.unit}). {level.why} Source: {level.source}."
+        for level in rule.thresholds
+    ]
+    # Examples are fragments, not whole programs.
     texts = [f"**{heading}.** {text}".replace("```python", "\n```py") for heading, text in rule.doc.sections()]
     shown = ["**Levels.**", "\n".join(levels)] if levels else []
     return "\n\n".join([f"### {rule.code} {rule.name}", rule.summary, *texts, *shown])
