@@ -169,7 +169,7 @@ def _mlp(blocks: int) -> Builder:
 
 WORKLOADS = (
     Workload("gpt2", "12 blocks x 384, 8 x 128 tokens", _tokens(512, 384, 12, 6, (8, 128))),
-    Workload("resnet50", "8 x 3 x 64 x 64", _resnet),
+    Workload("resnet50", "8 x 3 x 64 x 64, quarter width", _resnet),
     Workload("vit-s", "12 blocks x 384, 4 images of 10 x 10 patches", _vit),
     Workload("lstm", "2 x 512, 8 x 32 steps", _lstm),
     Workload("llama-tiny-batch", "12 blocks x 256, 1 x 16 tokens", _tokens(256, 256, 12, 4, (1, 16)), 30),
