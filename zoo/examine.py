@@ -14,9 +14,9 @@ from torch import nn
 
 from gradscope.probe import measure
 from gradscope.probe.restore import ModelState, RandomState
+from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Session
 from gradscope.probe.settings import ProbeSettings
-from gradscope.probe.step import seed_everything
 from gradscope.rules import diagnose
 from gradscope.target import load
 from gradscope.target.subject import Subject

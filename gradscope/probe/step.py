@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from gradscope.probe.interrupted import MeasurementInterrupted
 from gradscope.probe.origin import provenance_of
 from gradscope.probe.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.restore import ModelState, Moment, RandomState
+from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
 from gradscope.probe.signals.passes import measure_passes
@@ -92,8 +91,7 @@ class _Run:
         batches = self._batches()
         batch = next(batches)
         self.batch_shape = shapes_in(batch)
-        if self.settings.seed is not None:
-            seed_everything(self.settings.seed)
+        seed_everything(self.settings.seed)
         for number in range(self.settings.num_steps):
             watched = number in self.settings.watched_steps
             self.progress("watching" if watched else "stepping", number, self.settings.num_steps)
@@ -237,15 +235,6 @@ def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:
     grads = [p.grad for p in model.parameters() if p.grad is not None and readable(p.grad)]
     norms = torch._foreach_norm([loss.detach(), *grads])
     return bool(torch.stack([norm.to(loss.device, torch.float32) for norm in norms]).isfinite().all())
-
-
-def seed_everything(seed: int) -> None:
-    """Seed torch, Python and, where it is loaded, numpy."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
 
 
 def _silent(words: str, done: int, total: int) -> None:

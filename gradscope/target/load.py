@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.probe.seeding import seed_everything
 from gradscope.target.options import Mode, Options
-from gradscope.target.seeding import seed_everything
 from gradscope.target.source import Built, Source
 from gradscope.target.sources import open_source
 from gradscope.target.spec import parse

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.probe.seeding import sheltered
 from gradscope.target.sandbox import surroundings
-from gradscope.target.seeding import sheltered
 from gradscope.target.subject import Batch, call_model
 
 Forward = Callable[[nn.Module, Batch], Any]

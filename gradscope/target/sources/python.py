@@ -10,12 +10,12 @@ from typing import Any
 from torch import nn
 
 from gradscope.errors import TargetError
+from gradscope.probe.seeding import seed_everything
 from gradscope.target.construct import build_call
 from gradscope.target.importing import folder_of, import_dotted, import_file
 from gradscope.target.pick import attribute, choose
 from gradscope.target.returned import built_from
 from gradscope.target.sandbox import user_code
-from gradscope.target.seeding import seed_everything
 from gradscope.target.source import Built, Source
 from gradscope.target.spec import Spec
 
