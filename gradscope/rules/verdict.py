@@ -22,6 +22,11 @@ SHALLOW = 8
 decades each, loses the failing 3.5 decades in six."""
 
 
+WIDE = 1e6
+"""Ratio between weight gradients (root mean square) beyond which a model whose depth could not be followed is not called
+healthy. A judgement, not calibrated: wider than the failing 3.5 decades of depth, to leave room for uneven layers."""
+
+
 @dataclass(frozen=True)
 class Weight:
     """What a rule's findings contribute to the verdict.
@@ -156,7 +161,20 @@ def _too_little(facts: Facts) -> str:
         return "No gradient was seen, neither of a parameter nor along the depth of the model."
     if _is_deep(facts) and facts.profile is None and not facts.call_gradients.get(facts.steps[0]):
         return "Only parameter gradients were measured, which do not show what a model this deep does to its gradient."
+    if _is_deep(facts) and facts.profile is None and _weight_spread(facts) > WIDE:
+        return (
+            "The gradients of the weights lie many powers of ten apart, and no path through the model was found that "
+            "would tell whether depth is the reason."
+        )
     return ""
+
+
+def _weight_spread(facts: Facts) -> float:
+    """Return the largest over the smallest root mean square of weight gradients at the first step, zeros left out."""
+    grads = facts.parameter_gradients.get(facts.steps[0], {})
+    matrices = [p for p in facts.trainable if p.is_matrix and p.role not in ("query", "key")]
+    sizes = [norm / p.num_elements**0.5 for p in matrices if (norm := grads.get(p.row))]
+    return max(sizes) / min(sizes) if sizes else 1.0
 
 
 def _is_deep(facts: Facts) -> bool:
