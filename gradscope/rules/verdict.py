@@ -23,8 +23,8 @@ decades each, loses the failing 3.5 decades in six."""
 
 
 WIDE = 1e6
-"""Ratio between weight gradients (root mean square) beyond which a model whose depth could not be followed is not called
-healthy. A judgement, not calibrated: wider than the failing 3.5 decades of depth, to leave room for uneven layers."""
+"""Ratio between weight gradients (root mean square) beyond which a model is not called healthy when its depth could not
+be followed. A judgement, not calibrated: wider than the failing 3.5 decades of depth, with room for uneven layers."""
 
 
 @dataclass(frozen=True)
