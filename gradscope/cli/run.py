@@ -118,7 +118,7 @@ def run(
     options = GateOptions(select=tuple(select or ()), ignore=tuple(ignore or ()), fail_on=fail_on, baseline=baseline)
     settings = gate_settings(options, measuring, configuration(measuring))
 
-    from gradscope.probe.script import ScriptOptions, run_script
+    from gradscope.probe.scripts.script import ScriptOptions, run_script
 
     done = run_script(script, ScriptOptions(steps, keep_going, every, _LEVELS[level]))
     outcomes = [_outcome(name, recording, settings) for name, recording in done.recordings.items()]

@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradscope.probe.additions import Addition
-from gradscope.probe.backward import Backward, BackwardListener, forget, listen
-from gradscope.probe.calls import Call, CallTracker, Listener
-from gradscope.probe.eager import eagerly
-from gradscope.probe.outputs import Outputs
-from gradscope.probe.parameters import Parameters
-from gradscope.probe.rows import Handle, Rows
-from gradscope.probe.scaling import LossScale
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.observer import Place
-from gradscope.probe.streams import StreamWatch
-from gradscope.probe.structure import Structure
+from gradscope.probe.structure.additions import Addition
+from gradscope.probe.structure.streams import StreamWatch
+from gradscope.probe.structure.structure import Structure
+from gradscope.probe.watching.backward import Backward, BackwardListener, forget, listen
+from gradscope.probe.watching.calls import Call, CallTracker, Listener
+from gradscope.probe.watching.eager import eagerly
+from gradscope.probe.watching.outputs import Outputs
+from gradscope.probe.watching.parameters import Parameters
+from gradscope.probe.watching.rows import Handle, Rows
+from gradscope.probe.watching.scaling import LossScale
 
 
 class StepWatch(BackwardListener):

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradscope.probe.births import find_births
-from gradscope.probe.cuts import Cut, find_cuts
+from gradscope.probe.faults.births import find_births
+from gradscope.probe.faults.cuts import Cut, find_cuts
 from gradscope.probe.restore import Moment
-from gradscope.probe.tables import Tables
+from gradscope.probe.watching.tables import Tables
 
 _MOST_NAMES = 5
 """Parameters that an event names one by one."""

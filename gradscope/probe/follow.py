@@ -8,13 +8,13 @@ from contextlib import ExitStack
 import torch
 from torch import nn
 
-from gradscope.probe import calls, optimizing
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.optimizers import learning_rate
-from gradscope.probe.optimizing import OptimizerListener
-from gradscope.probe.parameters import traces
 from gradscope.probe.session import Session
-from gradscope.probe.updates import Updates
+from gradscope.probe.watching import calls, optimizing
+from gradscope.probe.watching.optimizers import learning_rate
+from gradscope.probe.watching.optimizing import OptimizerListener
+from gradscope.probe.watching.parameters import traces
+from gradscope.probe.watching.updates import Updates
 
 
 class Follower(OptimizerListener):

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable
 
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.rows import Handle
 from gradscope.probe.signals.observer import Histogram, Observation
-from gradscope.probe.structure import Structure
-from gradscope.probe.tables import Tables
-from gradscope.probe.updates import Updates
+from gradscope.probe.structure.structure import Structure
+from gradscope.probe.watching.rows import Handle
+from gradscope.probe.watching.tables import Tables
+from gradscope.probe.watching.updates import Updates
 
 Number = Callable[[Handle | None], float | None]
 """Turns a handle into the number behind it."""

@@ -12,8 +12,6 @@ from typing import Any
 from torch import nn
 
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.calls import Call, CallTracker, Listener
-from gradscope.probe.eager import compiled_modules, eagerly
 from gradscope.probe.readout import (
     times,
     write_calls,
@@ -22,16 +20,18 @@ from gradscope.probe.readout import (
     write_stream,
     write_structure,
 )
-from gradscope.probe.roles import role_of
-from gradscope.probe.rows import Handle, Rows
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.jacobian import StreamEnd
 from gradscope.probe.signals.observer import Addition, StepContext, first_tensor
 from gradscope.probe.signals.passes import Passes
-from gradscope.probe.structure import Structure
-from gradscope.probe.tables import Tables
-from gradscope.probe.updates import Updates
+from gradscope.probe.structure.structure import Structure
+from gradscope.probe.watching.calls import Call, CallTracker, Listener
+from gradscope.probe.watching.eager import compiled_modules, eagerly
+from gradscope.probe.watching.roles import role_of
+from gradscope.probe.watching.rows import Handle, Rows
+from gradscope.probe.watching.tables import Tables
+from gradscope.probe.watching.updates import Updates
 
 
 @dataclass(frozen=True)

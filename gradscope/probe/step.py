@@ -10,22 +10,22 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError, LossError
-from gradscope.probe import optimizers
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.closer import note_births, note_cuts
-from gradscope.probe.dense import readable
-from gradscope.probe.eager import eagerly
-from gradscope.probe.failures import cut_error, loss_error, told
+from gradscope.probe.faults.failures import cut_error, loss_error, told
+from gradscope.probe.faults.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.interrupted import MeasurementInterrupted
 from gradscope.probe.origin import provenance_of
-from gradscope.probe.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.restore import ModelState, Moment, RandomState
 from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
 from gradscope.probe.signals.passes import measure_passes
-from gradscope.probe.tensors import shapes_in
-from gradscope.probe.updates import Updates, steps_in_backward
+from gradscope.probe.watching import optimizers
+from gradscope.probe.watching.dense import readable
+from gradscope.probe.watching.eager import eagerly
+from gradscope.probe.watching.tensors import shapes_in
+from gradscope.probe.watching.updates import Updates, steps_in_backward
 from gradscope.record import Recording
 
 if TYPE_CHECKING:

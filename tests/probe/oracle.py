@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from gradscope.probe.session import Session
-from gradscope.probe.tensors import tensors_in
+from gradscope.probe.watching.tensors import tensors_in
 
 Step = Callable[[nn.Module], torch.Tensor]
 """Runs a forward and returns the loss; its random numbers come from torch's global generator."""

@@ -74,7 +74,7 @@ def test_sharded_norms_are_global(tmp_path):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-        from gradscope.probe.rows import Rows
+        from gradscope.probe.watching.rows import Rows
 
         mesh = init_device_mesh("cpu", (2,))
         x = torch.arange(10.0).reshape(5, 2) * 1e-25

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gradscope.probe.rows import Rows
+from gradscope.probe.watching.rows import Rows
 
 SCALES = [1e-44, 1e-38, 1e-30, 1e-20, 1.0, 1e15, 1e25, 1e37]
 

@@ -16,7 +16,7 @@ import pytest
 import torch._dynamo
 
 from gradscope.errors import TargetError
-from gradscope.probe.script import ScriptOptions, run_script
+from gradscope.probe.scripts.script import ScriptOptions, run_script
 from gradscope.record import Recording
 
 assert torch._dynamo  # loaded here, once, and not in every fork by the first optimizer

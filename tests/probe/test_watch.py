@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.probe import calls, optimizing
 from gradscope.probe.watch import watch
+from gradscope.probe.watching import calls, optimizing
 from tests.probe.oracle import plain_norm
 
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gradscope.probe.calls import CallTracker
-from gradscope.probe.rows import Rows
-from gradscope.probe.streams import StreamWatch
+from gradscope.probe.structure.streams import StreamWatch
+from gradscope.probe.watching.calls import CallTracker
+from gradscope.probe.watching.rows import Rows
 from tests.structure.watching import Seen, explicit_flows, plain_loss, watched
 
 D = 12

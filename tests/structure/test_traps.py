@@ -11,10 +11,10 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint
 
-from gradscope.probe.additions import AdditionRecorder
-from gradscope.probe.calls import CallTracker
-from gradscope.probe.rows import Rows
-from gradscope.probe.streams import StreamWatch
+from gradscope.probe.structure.additions import AdditionRecorder
+from gradscope.probe.structure.streams import StreamWatch
+from gradscope.probe.watching.calls import CallTracker
+from gradscope.probe.watching.rows import Rows
 from tests.structure.watching import plain_loss, structure_of, watched
 
 D = 8

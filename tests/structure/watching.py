@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.autograd.graph import GradientEdge
 
-from gradscope.probe.additions import AdditionRecorder
-from gradscope.probe.calls import CallTracker
-from gradscope.probe.flows import SiteFlow
-from gradscope.probe.rows import Rows
-from gradscope.probe.sites import Site
-from gradscope.probe.structure import Structure, analyse, attach
+from gradscope.probe.structure.additions import AdditionRecorder
+from gradscope.probe.structure.flows import SiteFlow
+from gradscope.probe.structure.sites import Site
+from gradscope.probe.structure.structure import Structure, analyse, attach
+from gradscope.probe.watching.calls import CallTracker
+from gradscope.probe.watching.rows import Rows
 
 
 @dataclass

@@ -1,0 +1,231 @@
+"""Where the first NaN or infinity of a step is born: which operation, in which module, on which line.
+
+A step that came out non-finite is run once more under a dispatch mode that looks at every operation, forward and
+backward: the birthplace is one whose output is not finite although its inputs are. An infinity that was handed in as a
+constant (the -inf of an attention mask) is no birth; the NaN that a softmax makes of a row of them is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gradscope.probe.watching.calls import Call, CallTracker, Listener
+from gradscope.probe.watching.eager import eagerly
+from gradscope.probe.watching.source import is_user_file, user_frame
+from gradscope.probe.watching.tensors import tensors_in
+
+_MOST_BIRTHS = 3
+"""Per direction; what comes after the first is mostly its offspring."""
+_TRACEBACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)')
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Where something became non-finite.
+
+    Attributes:
+        kind: nonfinite_forward or nonfinite_backward.
+        module: The innermost module call around it, "" outside of any.
+        call: Which call of that module.
+        op: The operation.
+        file: The user's source file, absolute; None where none is known.
+        line: The line in it.
+        detail: What came out of what, in words.
+    """
+
+    kind: str
+    module: str
+    call: int
+    op: str
+    file: str | None
+    line: int | None
+    detail: str
+
+
+def find_births(model: nn.Module, forward: Callable[[], torch.Tensor], batch: Any) -> list[Birth]:
+    """Run a step again and tell where it becomes non-finite. The caller restores what the step changes.
+
+    Args:
+        model: The model.
+        forward: Computes the loss.
+        batch: What `forward` feeds it, looked at first.
+    """
+    given = [*_bad_inputs(batch), *_bad_weights(model)]
+    if given:
+        return given
+    intervals = _Intervals()
+    tracker = CallTracker(model)
+    tracker.listeners.append(Listener(intervals.entered, intervals.left))
+    searcher = _Searcher(tracker, intervals)
+    with warnings.catch_warnings(), eagerly(model), tracker, _tracebacks():
+        warnings.simplefilter("ignore")  # the user has seen them already
+        with searcher:
+            loss = forward()
+        if isinstance(loss, torch.Tensor) and loss.requires_grad:
+            searcher.backward = True
+            with searcher:
+                loss.backward()  # type: ignore[no-untyped-call]
+    return searcher.births
+
+
+class _Intervals:
+    """Which autograd nodes were made in which call: nodes are numbered in the order in which they are made."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._calls: list[Call | None] = []
+
+    def entered(self, call: Call, module: nn.Module) -> None:
+        """Begin a call."""
+        self._mark(call)
+
+    def left(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """End a call: what follows belongs to the one around it."""
+        self._mark(call.parent)
+
+    def call_of(self, sequence: int) -> Call | None:
+        """Return the innermost call in which the node of that number was made."""
+        index = bisect_right(self._starts, sequence) - 1
+        return self._calls[index] if index >= 0 else None
+
+    def _mark(self, call: Call | None) -> None:
+        self._starts.append(torch._C._autograd._get_sequence_nr())
+        self._calls.append(call)
+
+
+class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Look at what goes into and comes out of every operation."""
+
+    def __init__(self, tracker: CallTracker, intervals: _Intervals) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.births: list[Birth] = []
+        self.backward = False
+        self._tracker = tracker
+        self._intervals = intervals
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        mutable = func._schema.is_mutable
+        before = _health((args, kwargs)) if mutable else None
+        result = func(*args, **kwargs)
+        name = func._schema.name.rpartition("::")[2]
+        if "empty" in name or self._num_found() >= _MOST_BIRTHS:  # fresh memory holds anything
+            return result
+        after = _health(result)
+        if after != "finite":
+            before = before if before is not None else _health((args, kwargs))
+            # A NaN may come of infinities; an infinity has to come of finite numbers.
+            if before == "finite" or (after == "nan" and before == "inf" and not self.births):
+                self._note(name, before, after, result)
+        return result
+
+    def _num_found(self) -> int:
+        kind = "nonfinite_backward" if self.backward else "nonfinite_forward"
+        return sum(birth.kind == kind for birth in self.births)
+
+    def _note(self, name: str, before: str, after: str, result: Any) -> None:
+        shapes = ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in tensors_in(result))
+        origin = "finite inputs" if before == "finite" else "inputs that contain infinities"
+        detail = f"{after} came out of {origin} (output {shapes})"
+        if self.backward:
+            self._note_backward(name, detail)
+            return
+        call = self._tracker.stack[-1] if self._tracker.stack else None
+        self._bear("nonfinite_forward", call, _plain(name), user_frame(), detail)
+
+    def _note_backward(self, name: str, detail: str) -> None:
+        node = torch._C._current_autograd_node()
+        if node is None:
+            self._bear("nonfinite_backward", None, _plain(name), (None, None), detail)
+            return
+        op = re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+        detail = f"in the gradient of {op}, {detail}"
+        self._bear("nonfinite_backward", self._intervals.call_of(node._sequence_nr()), op, _made_at(node), detail)
+
+    def _bear(self, kind: str, call: Call | None, op: str, place: tuple[str | None, int | None], detail: str) -> None:
+        module, number = (call.module, call.call) if call is not None else ("", 0)
+        self.births.append(Birth(kind, module, number, op, *place, detail))
+
+
+def _health(value: Any) -> str:
+    """Return finite, inf or nan for the worst number in a nested value."""
+    worst = "finite"
+    for item in _flat(value):
+        if isinstance(item, torch.Tensor):
+            if not (item.is_floating_point() or item.is_complex()) or item.is_meta or item.numel() == 0:
+                continue
+            if item.layout is not torch.strided:
+                continue
+            if bool(torch.isnan(item).any()):
+                return "nan"
+            if bool(torch.isinf(item).any()):
+                worst = "inf"
+        elif isinstance(item, float):
+            if math.isnan(item):
+                return "nan"
+            if math.isinf(item):
+                worst = "inf"
+    return worst
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _flat(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def _bad_inputs(batch: Any) -> list[Birth]:
+    bad = [tensor for tensor in tensors_in(batch) if tensor.is_floating_point() and _health(tensor) == "nan"]
+    detail = "the batch itself holds nan"
+    return [Birth("nonfinite_forward", "", 0, "input", None, None, detail)] if bad else []
+
+
+def _bad_weights(model: nn.Module) -> list[Birth]:
+    for name, parameter in model.named_parameters():
+        if not is_lazy(parameter) and _health(parameter.detach()) != "finite":
+            module = name.rpartition(".")[0]
+            detail = f"{name} is not finite before the step"
+            return [Birth("nonfinite_forward", module, 0, "parameter", None, None, detail)]
+    return []
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"^(native_|safe_)", "", name.strip("_"))
+
+
+def _made_at(node: Any) -> tuple[str | None, int | None]:
+    for entry in reversed(node.metadata.get("traceback_", [])):
+        found = _TRACEBACK_LINE.search(entry)
+        if found and is_user_file(found["file"]):
+            return found["file"], int(found["line"])
+    return None, None
+
+
+@contextmanager
+def _tracebacks() -> Iterator[None]:
+    """Let every graph node remember where it was made."""
+    enabled, checking = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.autograd.set_detect_anomaly(True, check_nan=False)
+    try:
+        yield
+    finally:
+        torch.autograd.set_detect_anomaly(enabled, check_nan=checking)

@@ -1,0 +1,139 @@
+"""Find the models that a training script trains, by themselves, and follow each of them."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from gradscope.probe.follow import Follower
+from gradscope.probe.session import Session
+from gradscope.probe.settings import Level
+from gradscope.probe.watching import calls
+from gradscope.probe.watching.source import is_user_file
+
+_T = TypeVar("_T")
+
+
+class Discovery:
+    """Follow every outermost module that is called with gradients and has parameters to train.
+
+    A model is the called module, or the smallest module around it that holds everything its optimizer trains (a
+    Lightning module whose `training_step` calls its parts), or all modules of one optimizer together.
+
+    Args:
+        wanted: Which steps to watch.
+        ended: Told of every step that has ended, with the follower.
+        level: params, default or deep.
+        root: The folder source files are shown relative to.
+    """
+
+    def __init__(
+        self, wanted: Callable[[int], bool], ended: Callable[[Follower], None], level: Level, root: Path
+    ) -> None:
+        self.followers: dict[str, Follower] = {}
+        """By the name of the variable that holds the model, or its class."""
+        self._wanted = wanted
+        self._ended = ended
+        self._level = level
+        self._root = root
+        self._known: dict[int, nn.Module] = {}
+
+    def start(self) -> None:
+        """Begin to look."""
+        calls.station(self._noticed)
+
+    def rest(self) -> None:
+        """Look for no further models."""
+        calls.dismiss(self._noticed)
+
+    def stop(self) -> None:
+        """Stop looking and following."""
+        calls.dismiss(self._noticed)
+        for follower in self.followers.values():
+            follower.stop()
+
+    def _noticed(self, module: nn.Module) -> None:
+        if id(module) in self._known or not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
+            return
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            self._learn(module)  # a criterion, or a frozen teacher
+            return
+        model = model_around(module)
+        self._learn(model)
+        self._learn(module)
+        session = Session(model, self._level, self._root, guest=True)
+        follower = Follower(session, self._wanted, lambda number, watched: self._ended(follower))
+        self.followers[self._unique(name_of(model))] = follower
+        follower.start()
+        if self._level == "params":  # a compiled model must not come to see our way of looking at calls
+            calls.dismiss(self._noticed)
+
+    def _learn(self, model: nn.Module) -> None:
+        self._known.update({id(module): module for module in model.modules()})
+
+    def _unique(self, name: str) -> str:
+        taken = sum(other == name or other.startswith(f"{name}-") for other in self.followers)
+        return f"{name}-{taken + 1}" if taken else name
+
+
+def model_around(module: nn.Module) -> nn.Module:
+    """Return the model that a called module belongs to."""
+    needed = {id(p) for optimizer in _optimizers_of(module) for g in optimizer.param_groups for p in g["params"]}
+    missing = needed - _parameter_ids(module)
+    if not missing:
+        return module
+    holders = [other for other in _alive(nn.Module) if _is_ordinary(other)]
+    around = [m for m in holders if needed <= _parameter_ids(m) and any(child is module for child in m.modules())]
+    if around:
+        return min(around, key=lambda m: sum(1 for _ in m.modules()))
+    return _together(module, [m for m in holders if set() < _parameter_ids(m) <= missing])
+
+
+def name_of(model: nn.Module) -> str:
+    """Return the variable that a running function of the user's holds the model in, else the name of its class."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+                if value is model and name != "self" and not name.startswith("_"):
+                    return name
+        frame = frame.f_back  # type: ignore[assignment]
+    return type(model).__name__
+
+
+def _together(module: nn.Module, others: list[nn.Module]) -> nn.Module:
+    """Return modules that one optimizer trains as one model."""
+    inner = {id(child) for other in others for child in list(other.modules())[1:]}
+    parts = [module, *(other for other in others if id(other) not in inner)]
+    joint = nn.ModuleDict()
+    for part in parts:
+        name = name_of(part)
+        joint[name if name not in joint else f"{name}-{len(joint)}"] = part
+    joint.training = module.training
+    return joint
+
+
+def _optimizers_of(module: nn.Module) -> Iterator[torch.optim.Optimizer]:
+    parameters = _parameter_ids(module)
+    for optimizer in _alive(torch.optim.Optimizer):
+        if any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):
+            yield optimizer
+
+
+def _alive(kind: type[_T]) -> list[_T]:
+    # By type, not isinstance: asking a lazy proxy for its class would make it load what it stands for.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
+
+
+def _is_ordinary(module: nn.Module) -> bool:
+    return "_parameters" in vars(module) and "_modules" in vars(module)
+
+
+def _parameter_ids(module: nn.Module) -> set[int]:
+    return {id(parameter) for parameter in module.parameters()}

@@ -1,0 +1,267 @@
+"""The graph behind the losses of one step, walked once: operations in the order in which they ran.
+
+Nodes are autograd nodes, and `Trace` nodes for what ran without gradients but matters (see `additions`). The graph
+keeps no tensor; it keeps autograd nodes, so it is dropped before the step's memory is to be freed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch.autograd.function import BackwardCFunction
+from torch.nn import Parameter
+
+from gradscope.probe.structure.operations import Effect, effect_of, operation
+from gradscope.probe.watching.calls import Call
+
+Tensor = tuple[int, int]
+"""A tensor of the graph: (node, number of the node's output)."""
+
+_LEAF_SEQUENCE = 1 << 62
+"""Leaf accumulators carry the largest sequence number; they come first."""
+
+OUTSIDE = -1.0
+"""The sequence number of what was there before the forward: parameters and inputs."""
+
+
+class Trace:
+    """An operation that ran without a gradient, or a tensor that needs none.
+
+    Attributes:
+        name: The operation as `operations` knows it; "" for a tensor that came from outside.
+        inputs: What went in: Trace objects or (autograd node, output number) pairs.
+        sequence: Where it ran: just before the autograd node that had this sequence number next.
+        shape: The shape of what came out.
+        call: The module call it ran in.
+        raw: No gradient reaches it: neither it nor anything it was computed from needs one.
+        stripped: Its raw stand-in, once that was made.
+    """
+
+    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped")
+
+    def __init__(
+        self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
+    ) -> None:
+        self.call = call
+        self.raw: bool = all(isinstance(item, Trace) and item.raw for item in inputs)
+        self.stripped: Trace | None = None
+        self.name = name
+        self.inputs = inputs
+        self.sequence = sequence
+        self.shape = shape
+
+    def without_gradient(self) -> Trace:
+        """Return this tensor as one that no gradient reaches."""
+        if self.raw:
+            return self
+        if self.stripped is None:
+            self.stripped = Trace("", (), OUTSIDE, self.shape, self.call)
+        return self.stripped
+
+
+
+class Graph:
+    """Operations in execution order, with what each takes in.
+
+    Attributes:
+        nodes: Autograd nodes or `Trace` objects.
+        names: The operation of each node.
+        effects: What each does to a stream.
+        inputs: For each node the tensors it takes, with their position among the node's inputs.
+        sequences: The autograd sequence number of each node (fractional for traces).
+        parametric: Whether a node's output is computed from parameters alone.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.names: list[str] = []
+        self.effects: list[Effect] = []
+        self.inputs: list[list[tuple[int, int, int]]] = []
+        self.sequences: list[float] = []
+        self.parametric: list[bool] = []
+        self.index: dict[Any, int] = {}
+        self._consumers: list[list[tuple[int, int, int]]] | None = None
+
+    @property
+    def consumers(self) -> list[list[tuple[int, int, int]]]:
+        """For each node who reads it: (consumer, position among its inputs, output number read)."""
+        if self._consumers is None:
+            self._consumers = [[] for _ in self.nodes]
+            for i, inputs in enumerate(self.inputs):
+                for source, number, position in inputs:
+                    self._consumers[source].append((i, position, number))
+        return self._consumers
+
+    def readers(self, tensor: Tensor) -> list[tuple[int, int]]:
+        """Return who reads one tensor: (node, position among its inputs)."""
+        return [(node, position) for node, position, number in self.consumers[tensor[0]] if number == tensor[1]]
+
+    def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
+        """Return a tensor's shape, None where autograd does not say (nested tensors)."""
+        return shape_of(self.nodes[tensor[0]], tensor[1])
+
+    def is_raw(self, node: int) -> bool:
+        """Tell whether a node stands for a tensor that no gradient reaches."""
+        trace = self.nodes[node]
+        return isinstance(trace, Trace) and trace.raw
+
+    def data(self, node: int) -> list[Tensor]:
+        """Return what a node takes in apart from parameters and what is computed from them alone."""
+        return [(source, number) for source, number, _ in self.inputs[node] if not self.parametric[source]]
+
+    def saved(self, node: int, name: str) -> Any:
+        """Return a number (never a tensor) that an autograd node saved, None where it saved no such thing."""
+        return getattr(self.nodes[node], f"_saved_{name}", None)
+
+
+def shape_of(node: Any, output_number: int) -> tuple[int, ...] | None:
+    """Return the shape of an output of an autograd node or a trace, None where autograd does not say."""
+    if isinstance(node, Trace):
+        return node.shape
+    try:
+        return tuple(int(size) for size in node._input_metadata[output_number].shape)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        return None
+
+
+def walk(
+    roots: Iterable[Any],
+    hidden: Mapping[int, Sequence[tuple[int, Trace]]] | None = None,
+    splices: Mapping[tuple[int, int], Trace] | None = None,
+    in_views: Mapping[int, str] | None = None,
+) -> Graph:
+    """Walk the graph behind some autograd nodes once, without recursion.
+
+    Args:
+        roots: The losses' autograd nodes.
+        hidden: By sequence number, the inputs that autograd does not know because they need no gradient.
+        in_views: By sequence number, what was done in place to a view (autograd shows that it was done only).
+        splices: By sequence number and output, the trace that computed an opaque node's output (checkpointing).
+    """
+    found: dict[Any, list[tuple[Any, int, int]]] = {}
+    stack = [root for root in roots if root is not None]
+    hidden = hidden or {}
+    splices = splices or {}
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        edges = found[node] = _edges(node, hidden, splices)
+        stack.extend(source for source, _, _ in edges if source not in found)
+    return _ordered(found, in_views or {})
+
+
+def _edges(
+    node: Any, hidden: Mapping[int, Sequence[tuple[int, Trace]]], splices: Mapping[tuple[int, int], Trace]
+) -> list[tuple[Any, int, int]]:
+    if isinstance(node, Trace):
+        pairs = [(item, 0) if isinstance(item, Trace) else item for item in node.inputs]
+        edges = [(source, number, i) for i, (source, number) in enumerate(pairs)]
+    else:
+        edges = [(source, number, i) for i, (source, number) in enumerate(node.next_functions) if source is not None]
+        if hidden:
+            edges += [(trace, 0, position) for position, trace in hidden.get(node._sequence_nr(), ())]
+    return [_spliced(edge, splices) for edge in edges] if splices else edges
+
+
+def _spliced(edge: tuple[Any, int, int], splices: Mapping[tuple[int, int], Trace]) -> tuple[Any, int, int]:
+    source, number, position = edge
+    if isinstance(source, Trace):
+        return edge
+    trace = splices.get((source._sequence_nr(), number))
+    return edge if trace is None else (trace, 0, position)
+
+
+def _ordered(found: dict[Any, list[tuple[Any, int, int]]], in_views: Mapping[int, str]) -> Graph:
+    keyed = [(_sequence(node), i, node) for i, node in enumerate(found)]
+    keyed.sort(key=lambda item: item[:2])
+    order = {node: i for i, (_, _, node) in enumerate(keyed)}
+    if any(order[source] >= order[node] for node, edges in found.items() for source, _, _ in edges):
+        order = _topological(found)  # several threads number their nodes independently
+    graph = Graph()
+    graph.index = order
+    graph.nodes = sorted(found, key=order.__getitem__)
+    for node in graph.nodes:
+        trace = isinstance(node, Trace)
+        name = node.name if trace else operation(node.name())
+        inputs = [(order[source], number, position) for source, number, position in found[node]]
+        graph.names.append(name)
+        graph.effects.append(_effect(node, name, trace, in_views))
+        graph.inputs.append(inputs)
+        graph.sequences.append(_sequence(node))
+        graph.parametric.append(_is_parametric(node, graph, inputs, trace))
+    return graph
+
+
+def _effect(node: Any, name: str, trace: bool, in_views: Mapping[int, str]) -> Effect:
+    if trace and not name:
+        return Effect.LEAF
+    if isinstance(node, BackwardCFunction):
+        return Effect.OPAQUE
+    if name == "CopySlices":
+        inner = effect_of(in_views.get(node._sequence_nr(), name))
+        return inner if inner in _IN_PLACE else Effect.JOIN
+    return effect_of(name)
+
+
+_IN_PLACE = frozenset({Effect.BEND, Effect.SCALE, Effect.HAND_ON})
+
+
+def _is_parametric(node: Any, graph: Graph, inputs: list[tuple[int, int, int]], trace: bool) -> bool:
+    if trace:
+        return False
+    if not inputs:
+        return isinstance(getattr(node, "variable", None), Parameter)
+    if not all(graph.parametric[source] for source, _, _ in inputs):
+        return False
+    effect = graph.effects[-1]
+    if effect is Effect.ATTEND or effect is Effect.RECUR or (effect is Effect.PROJECT and _lacks_data(node)):
+        return False
+    return not _repeats_tokens(node, graph, inputs)
+
+
+def _repeats_tokens(node: Any, graph: Graph, inputs: list[tuple[int, int, int]]) -> bool:
+    """Learned queries become data where they are repeated for every sample; a weight never is."""
+    if graph.names[-1] not in {"Expand", "Repeat"}:
+        return False
+    before, after = graph.shape(inputs[0][:2]), shape_of(node, 0)
+    if before is None or after is None:
+        return False
+    return math.prod(after) > math.prod(before) and sum(size > 1 for size in before) > 1
+
+
+def _lacks_data(node: Any) -> bool:
+    """Tell whether a weighted operation read data that needs no gradient (its first inputs, bias apart)."""
+    name = operation(node.name())
+    edges = node.next_functions
+    if name in {"Embedding", "EmbeddingBag"}:
+        return True
+    data = edges[1:3] if name in {"Addmm", "Baddbmm", "Addbmm", "Addmv"} else edges[:2]
+    return any(source is None for source, _ in data)
+
+
+def _sequence(node: Any) -> float:
+    if isinstance(node, Trace):
+        return node.sequence
+    number: int = node._sequence_nr()
+    return number if number < _LEAF_SEQUENCE else OUTSIDE
+
+
+def _topological(found: dict[Any, list[tuple[Any, int, int]]]) -> dict[Any, int]:
+    waiting = {node: len(edges) for node, edges in found.items()}
+    readers: dict[Any, list[Any]] = {node: [] for node in found}
+    for node, edges in found.items():
+        for source, _, _ in edges:
+            readers[source].append(node)
+    ready = [node for node, count in waiting.items() if not count]
+    order: dict[Any, int] = {}
+    while ready:
+        node = ready.pop()
+        order[node] = len(order)
+        for reader in readers[node]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                ready.append(reader)
+    return order

@@ -1,0 +1,102 @@
+"""Where a tensor is normalised: by a layer that autograd knows as such, or written out by hand."""
+
+from __future__ import annotations
+
+from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.operations import Effect
+
+_STATISTICS = frozenset({"Rsqrt", "Sqrt", "Std", "StdMean", "Norm", "LinalgVectorNorm", "Var", "VarMean"})
+_MAX_STEPS = 12
+"""A normalisation written by hand is never more operations from the tensor to its divisor."""
+
+
+def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = None) -> int | None:
+    """Return the node that normalises a tensor, where everything that reads the tensor serves to do so.
+
+    Args:
+        graph: The graph.
+        tensor: The tensor.
+        inside: The readers that count; None means all.
+    """
+    aliases = {tensor}
+    stack = [tensor]
+    scaled: int | None = None
+    others: list[int] = []
+    while stack:
+        for node, _ in graph.readers(stack.pop()):
+            if inside is not None and node not in inside:
+                continue
+            effect = graph.effects[node]
+            if effect is Effect.NORM:
+                scaled = node
+            elif effect is Effect.HAND_ON and len(graph.inputs[node]) == 1:
+                aliases.add((node, 0))
+                stack.append((node, 0))
+            elif is_normalising(graph, node, aliases):
+                scaled = node
+            else:
+                others.append(node)
+    if scaled is None:
+        return None
+    # Besides the division only the statistics may read the tensor: powers, means, differences from the mean.
+    return scaled if all(node < scaled and _leads_to(graph, node, scaled) for node in others) else None
+
+
+def is_normalising(graph: Graph, node: int, aliases: set[Tensor] | None = None) -> bool:
+    """Tell whether a node divides a tensor (one of `aliases`) by a statistic of itself."""
+    if graph.names[node] not in {"Mul", "Div"}:
+        return False
+    data = [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
+    if len(data) != 2 or data[0] == data[1]:  # noqa: PLR2004 - what is divided, and the statistic
+        return False
+    if aliases is not None and not aliases & set(data):
+        return _after_centering(graph, data, aliases)
+    return any(_is_statistic(graph, tensor) for tensor in data)
+
+
+def _after_centering(graph: Graph, data: list[Tensor], aliases: set[Tensor]) -> bool:
+    """The form (x - mean) / sqrt(variance + eps)."""
+    for source, _ in data:
+        if graph.names[source] == "Sub" and aliases & {(s, n) for s, n, _ in graph.inputs[source]}:
+            return any(_is_statistic(graph, tensor) for tensor in data)
+    return False
+
+
+def _is_statistic(graph: Graph, tensor: Tensor) -> bool:
+    for _ in range(_MAX_STEPS):
+        node = tensor[0]
+        if graph.names[node] in _STATISTICS:
+            return True
+        data = [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
+        if len(data) != 1 or graph.effects[node] in {Effect.PROJECT, Effect.OPAQUE, Effect.NORM}:
+            return False
+        tensor = data[0]
+    return False
+
+
+def _leads_to(graph: Graph, node: int, goal: int) -> bool:
+    stack, seen = [node], {node}
+    for _ in range(_MAX_STEPS * 4):
+        if not stack:
+            return False
+        for reader, _, _ in graph.consumers[stack.pop()]:
+            if reader == goal:
+                return True
+            if reader < goal and reader not in seen:
+                seen.add(reader)
+                stack.append(reader)
+    return False
+
+
+def ends_normalised(graph: Graph, tensor: Tensor) -> bool:
+    """Tell whether a tensor comes out of a normalisation, up to scales and reshapes."""
+    for _ in range(_MAX_STEPS):
+        node = tensor[0]
+        if graph.effects[node] is Effect.NORM or is_normalising(graph, node):
+            return True
+        data = [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
+        simple = graph.effects[node] in {Effect.HAND_ON, Effect.SCALE} or (graph.effects[node] is Effect.ADD)
+        if len(data) != 1 or not simple:
+            return False
+        tensor = data[0]
+    return False

@@ -1,0 +1,115 @@
+"""Where the gradients of a residual addition can be read in the graph: which inputs of which nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradscope.probe.structure.dominance import Dominators
+from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.residual import Residual
+
+Place = tuple[int, int]
+"""A node of the graph and the position of one of its inputs."""
+
+_MAX_SHARED = 4
+"""A beginning that two branches share (a norm, a cast) is never longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to listen to for one site; numbers are nodes of the graph.
+
+    Attributes:
+        node: The sum.
+        skip: The last operation of the skip and which of its inputs is the stream; None where that cannot be told.
+        branch: The branch's own readers of the stream (or of what its shared beginning makes of it); empty where they
+            cannot be listened to.
+        shared: Operations between the stream and those readers that serve other branches too (the norm of a parallel
+            block), the last one first: the branch's gradient is sent through them on its own.
+        inexact: Why the gradient through the branch holds more than the branch's, None where it is exact.
+    """
+
+    node: int
+    skip: Place | None
+    branch: tuple[Place, ...]
+    shared: tuple[Place, ...] = ()
+    inexact: str | None = None
+
+
+def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | None:
+    """Find where the gradients of a residual addition pass; None for one that ran without a graph."""
+    if isinstance(graph.nodes[residual.node], Trace):
+        return None
+    skip = _skip(graph, residual, dominators)
+    shared, readers = _readers(graph, residual, dominators)
+    readers = tuple(place for place in readers if place != skip)
+    traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (residual.join, *readers, *shared))
+    if traced:
+        return Plan(residual.node, None, (), (), "the stream needs no gradient there, or ran without a graph")
+    within = {node for node, _ in shared}
+    leak = _leaks(graph, residual, dominators, within)
+    reason = "a tensor of the branch is used elsewhere as well" if leak else None
+    return Plan(residual.node, skip, readers, shared, reason)
+
+
+def _skip(graph: Graph, residual: Residual, dominators: Dominators) -> Place | None:
+    """The reader of the join on the skip, where each tensor on the way goes nowhere else."""
+    link = residual.link.previous
+    reader = _adder(graph, residual) if link is None else link.tensor[0]
+    direct = link is None
+    while link is not None:
+        readers = [node for node, _ in graph.readers(link.tensor) if dominators.reaches(node)]
+        if len(readers) > 1:
+            return None
+        link = link.previous
+    places = _places(graph, reader, residual.join)
+    if direct and residual.skip.position in places:
+        return (reader, residual.skip.position)
+    return (reader, places[0]) if places else None
+
+
+def _readers(
+    graph: Graph, residual: Residual, dominators: Dominators
+) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Step over operations at the branch's beginning whose output is read by others too."""
+    inside = _inside(graph, residual)
+    shared: list[Place] = []
+    tensor: Tensor = residual.join
+    readers = residual.region.readers
+    while len(readers) == 1 and len(shared) < _MAX_SHARED:
+        node = readers[0][0]
+        outputs = {number for _, _, number in graph.consumers[node]}
+        others = any(n not in inside and dominators.reaches(n) for n, _, _ in graph.consumers[node])
+        if not others or outputs != {0} or node not in residual.region.members:
+            break
+        shared.insert(0, readers[0])
+        tensor = (node, 0)
+        readers = residual.region.readers_of(tensor)
+    return tuple(shared), tuple(readers)
+
+
+def _inside(graph: Graph, residual: Residual) -> set[int]:
+    """The operations between join and sum, on branch and skip: a gate of both is no use elsewhere."""
+    return {*residual.region.nodes, *residual.link.nodes, residual.node, _adder(graph, residual)}
+
+
+def _places(graph: Graph, reader: int, tensor: Tensor) -> list[int]:
+    return [position for source, number, position in graph.inputs[reader] if (source, number) == tensor]
+
+
+def _adder(graph: Graph, residual: Residual) -> int:
+    """The node whose inputs are the terms: the sum itself, or the stack that is summed."""
+    if graph.names[residual.node] == "Sum":
+        return graph.inputs[residual.node][0][0]
+    return residual.node
+
+
+def _leaks(graph: Graph, residual: Residual, dominators: Dominators, shared: set[int]) -> bool:
+    inside = _inside(graph, residual)
+    stepped_over = {block.node for block in residual.region.blocks}
+    return any(
+        reader not in inside and dominators.reaches(reader)
+        for node in residual.region.nodes
+        if node not in shared and node not in stepped_over
+        for reader, _, _ in graph.consumers[node]
+    )

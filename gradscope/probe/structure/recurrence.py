@@ -1,0 +1,71 @@
+"""Which residual additions carry a state through time, instead of a stream through depth."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from gradscope.probe.structure.additions import Addition
+from gradscope.probe.structure.graph import Graph, Trace
+from gradscope.probe.structure.parts import overlap
+from gradscope.probe.structure.sites import Site
+
+
+def mark_recurrent(graph: Graph, sites: list[Site], additions: Iterable[Addition]) -> None:
+    """Mark the sites of loops over time; they are no longer counted.
+
+    A block that is applied again and again (ALBERT) is depth. It is time where each step reads another part of a
+    sequence, where a gate mixes the old state with the new one (a GRU written by hand), or where the state is detached
+    from the step before.
+
+    Args:
+        graph: The graph.
+        sites: The sites.
+        additions: All additions of the forward.
+    """
+    executed = Counter(_place(addition) for addition in additions)
+    loops: dict[Place, list[Site]] = defaultdict(list)
+    for site in sites:
+        if site.addition is not None and site.line is not None and site.kind != "concat":
+            loops[_place(site.addition)].append(site)
+    for place, loop in loops.items():
+        if executed[place] > 1 and (_gated(loop) or _reads_on(loop) or _detached(graph, loop)):
+            for site in loop:
+                site.recurrent = True
+                site.counted = False
+
+
+Place = tuple[str, str | None, int | None]
+
+
+def _place(addition: Addition) -> Place:
+    """Where an addition is written: loops run the same line of the same module again."""
+    return (addition.call.module if addition.call is not None else "", addition.file, addition.line)
+
+
+def _gated(loop: list[Site]) -> bool:
+    gated = [site for site in loop if site.kind == "gated" and site.residual is not None and site.residual.link.gates]
+    return len(gated) == len(loop) > 1
+
+
+def _reads_on(loop: list[Site]) -> bool:
+    """Tell whether the steps read different parts of one tensor."""
+    first = loop[0].residual
+    for site in loop[1:]:
+        if first is None or site.residual is None:
+            return False
+        for source, part in site.residual.region.parts_read.items():
+            if source in first.region.parts_read and not overlap(part, first.region.parts_read[source]):
+                return True
+    return False
+
+
+def _detached(graph: Graph, loop: list[Site]) -> bool:
+    """Tell whether a step takes its state cut off from the graph."""
+    for site in loop:
+        trace = graph.nodes[site.residual.join[0]] if site.residual is not None else None
+        while isinstance(trace, Trace):
+            if trace.name == "Detach":
+                return True
+            trace = trace.inputs[0] if trace.inputs else None
+    return False

@@ -1,0 +1,323 @@
+"""Every call of every module of a model, in the order in which they end, with its place in the autograd graph.
+
+While a tracker is active `nn.Module.__call__` is ours: a function that looks on and then does what the original does.
+Compared with hooks on every module this adds no stack frame to deeply nested models, leaves nothing in any module,
+does not switch off the fast paths that ask for hooks, and pairs the beginning and end of a call even when it raises.
+Modules made or exchanged during the forward are seen as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from gradscope.probe.watching.replay import Replay
+from gradscope.probe.watching.tensors import (
+    Edge,
+    differentiable,
+    edge_of,
+    inside_transform,
+    num_elements,
+    shapes_in,
+    tensors_in,
+)
+
+_REINDEX_LIMIT = 16
+"""How often per step the module tree is listed anew because an unknown module was called; a model that makes modules
+in its forward would otherwise cost a listing a call."""
+
+
+class Listener(NamedTuple):
+    """Functions told about every recorded call. They run with torch functions disabled and must return None.
+
+    `entered(call, module)` runs before the forward, `left(call, module, args, output)` after it. Under re-entrant
+    checkpointing the forward runs without a graph; `replayed(call, module, output)` tells of its repetition with one.
+    """
+
+    entered: Callable[[Call, nn.Module], None] | None = None
+    left: Callable[[Call, nn.Module, tuple[Any, ...], Any], None] | None = None
+    replayed: Callable[[Call, nn.Module, Any], None] | None = None
+    dropped: Callable[[Call], None] | None = None
+    """Told of a call that raised."""
+
+
+class Call:
+    """One call of one module.
+
+    Attributes:
+        row: Its row in the table of calls, in the order in which calls end; -1 while it is open.
+        module: The module's (first) name in the model, "" for the model itself.
+        call: Which call of that module in this step, from 0.
+        parent: The call it ran inside of, None for an outermost one.
+        inputs: The gradient edges of the tensors that went in (those that have one).
+        outputs: The gradient edges of the tensors that came out (those that have one), in order.
+        shape: Shape of the main output (the first floating tensor, else the first tensor), None without tensors.
+        dtype: Its dtype without "torch.", None without tensors.
+        differentiable: Whether the call ran with gradients enabled.
+    """
+
+    __slots__ = ("call", "differentiable", "dtype", "inputs", "module", "outputs", "parent", "row", "shape")
+
+    def __init__(self, module: str, call: int, parent: Call | None) -> None:
+        self.row = -1
+        self.module = module
+        self.call = call
+        self.parent = parent
+        self.inputs: tuple[Edge, ...] = ()
+        self.outputs: tuple[Edge, ...] = ()
+        self.shape: tuple[int, ...] | None = None
+        self.dtype: str | None = None
+        self.differentiable = True
+
+    @property
+    def parent_row(self) -> int | None:
+        """The row of the call this one ran inside of."""
+        return None if self.parent is None else self.parent.row
+
+    def __repr__(self) -> str:
+        return f"Call({self.module!r}, {self.call}, row={self.row})"
+
+
+class CallTracker:
+    """Record the calls of a model's modules while active.
+
+    Calls made during a backward pass (recomputation under checkpointing) are not recorded again, nor calls from other
+    threads, nor calls of modules that do not belong to the model.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+        >>> with CallTracker(model) as tracker:
+        ...     _ = model(torch.zeros(1, 2))
+        >>> [call.module for call in tracker.calls]
+        ['0', '1', '']
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.only_with_gradients = False
+        """Whether outermost calls without gradients (validation between two steps) are passed over."""
+        self.calls: list[Call] = []
+        """Calls that ended, in order; `calls[i].row == i`."""
+        self.stack: list[Call] = []
+        """Calls that are open now, outermost first."""
+        self.listeners: list[Listener] = []
+        self.given = ""
+        """The shapes that the first outermost call was given."""
+        self.recomputed: set[str] = set()
+        """Modules called again during a backward pass."""
+        self.names: dict[int, str] = {}
+        self._known: list[nn.Module] = []
+        self._foreign: dict[int, nn.Module] = {}
+        self._counts: dict[str, int] = {}
+        self._reindexed = 0
+        self._replay = Replay()
+        self._thread = threading.get_ident()
+        self._index()
+
+    def __enter__(self) -> CallTracker:
+        self._thread = threading.get_ident()
+        _activate(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _deactivate(self)
+        self.stack.clear()
+
+    def reset(self) -> None:
+        """Forget the calls of the last step; the names stay."""
+        self.calls = []
+        self.stack.clear()
+        self.recomputed = set()
+        self._counts = {}
+        self._reindexed = 0
+        self._replay = Replay()
+        self._foreign = {}
+
+    def name_of(self, module: nn.Module) -> str | None:
+        """Return the module's first name in the model, None for a module that does not belong to it."""
+        name = self.names.get(id(module))
+        if name is None and id(module) not in self._foreign:
+            name = self._name_of_stranger(module)
+        return name
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Open a call, None where it is not to be recorded."""
+        name = self.name_of(module)
+        if name is None:
+            return None
+        if torch._C._current_graph_task_id() != -1:
+            self.recomputed.add(name)
+            return self._replay.open(name, args, kwargs)
+        if threading.get_ident() != self._thread:
+            return None
+        if self.only_with_gradients and not self.stack and not torch.is_grad_enabled():
+            return None
+        count = self._counts.get(name, 0)
+        self._counts[name] = count + 1
+        call = Call(name, count, self.stack[-1] if self.stack else None)
+        call.differentiable = torch.is_grad_enabled()
+        if not self.given and call.parent is None:
+            self.given = shapes_in((args, kwargs))
+        if call.differentiable and not inside_transform():
+            call.inputs = tuple(edge_of(tensor) for tensor in tensors_in((args, kwargs)) if differentiable(tensor))
+        elif not call.differentiable:
+            self._replay.expect(call, args, kwargs)
+        for listener in self.listeners:
+            if listener.entered is not None:
+                listener.entered(call, module)
+        self.stack.append(call)
+        return call
+
+    def leave(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        """Close a call that returned."""
+        if call.row != -1:
+            self._replayed(call, module, output)
+            return
+        self._unwind(call)
+        call.row = len(self.calls)
+        self.calls.append(call)
+        found = list(tensors_in(output))
+        main = next((tensor for tensor in found if tensor.is_floating_point() or tensor.is_complex()), None)
+        main = main if main is not None or not found else found[0]
+        if main is not None:
+            call.shape = _shape(main)
+            call.dtype = str(main.dtype).removeprefix("torch.")
+        if torch.is_grad_enabled() and not inside_transform():
+            call.outputs = tuple(edge_of(tensor) for tensor in found if differentiable(tensor))
+        for listener in tuple(self.listeners):  # a listener may take itself or others off
+            if listener.left is not None:
+                listener.left(call, module, args, output)
+
+    def abandon(self, call: Call) -> None:
+        """Drop a call that raised; a later call of the same module takes its number."""
+        if call.row != -1:
+            self._replay.close(call)
+            return
+        self._unwind(call)
+        self._counts[call.module] -= 1
+        for listener in self.listeners:
+            if listener.dropped is not None:
+                listener.dropped(call)
+
+    def _replayed(self, call: Call, module: nn.Module, output: Any) -> None:
+        self._replay.close(call)
+        if not torch.is_grad_enabled() or call.outputs:
+            return
+        call.outputs = tuple(edge_of(tensor) for tensor in tensors_in(output) if differentiable(tensor))
+        for listener in self.listeners:
+            if listener.replayed is not None:
+                listener.replayed(call, module, output)
+
+    def _unwind(self, call: Call) -> None:
+        while self.stack and self.stack.pop() is not call:
+            pass
+
+    def _index(self) -> None:
+        for name, module in self.model.named_modules():
+            if id(module) not in self.names:
+                self.names[id(module)] = name
+                self._known.append(module)  # keeps the id from being used again
+
+    def _name_of_stranger(self, module: nn.Module) -> str | None:
+        if self._reindexed < _REINDEX_LIMIT:
+            self._reindexed += 1
+            self._index()
+        name = self.names.get(id(module))
+        if name is None:
+            self._foreign[id(module)] = module
+        return name
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    if tensor.is_nested:  # has no single shape
+        return (num_elements(tensor),)
+    return tuple(int(size) for size in tensor.shape)
+
+
+_active: tuple[CallTracker, ...] = ()
+_sentinels: tuple[Callable[[nn.Module], None], ...] = ()
+_original_call: Callable[..., Any] = nn.Module.__call__
+
+
+def station(sentinel: Callable[[nn.Module], None]) -> None:
+    """Have a function told of every module that is about to be called, before any tracker is."""
+    global _sentinels  # noqa: PLW0603 - the class of all modules is global state as well
+    _install()
+    _sentinels = (*_sentinels, sentinel)
+
+
+def dismiss(sentinel: Callable[[nn.Module], None]) -> None:
+    """Stop telling a function of calls."""
+    global _sentinels  # noqa: PLW0603
+    _sentinels = tuple(other for other in _sentinels if other != sentinel)
+    _uninstall()
+
+
+def _activate(tracker: CallTracker) -> None:
+    global _active  # noqa: PLW0603
+    _install()
+    _active = (*_active, tracker)
+
+
+def _deactivate(tracker: CallTracker) -> None:
+    global _active  # noqa: PLW0603
+    _active = tuple(other for other in _active if other is not tracker)
+    _uninstall()
+
+
+def forget_everything() -> None:
+    """Stop looking on, for good: in a process that was forked off."""
+    global _active, _sentinels
+    _active, _sentinels = (), ()
+    _uninstall()
+
+
+def _install() -> None:
+    global _original_call  # noqa: PLW0603
+    if not _active and not _sentinels and nn.Module.__call__ is not _watched_call:
+        _original_call = nn.Module.__call__
+        nn.Module.__call__ = _watched_call  # type: ignore[method-assign]
+
+
+def _uninstall() -> None:
+    # Where somebody has wrapped ours in the meantime it stays underneath: without trackers it only passes on.
+    if not _active and not _sentinels and nn.Module.__call__ is _watched_call:
+        nn.Module.__call__ = _original_call  # type: ignore[method-assign]
+
+
+_STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
+
+
+def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    for sentinel in _sentinels:
+        sentinel(self)
+    opened: list[tuple[CallTracker, Call]] = []
+    if _active:
+        with torch._C.DisableTorchFunction():
+            for tracker in _active:
+                call = tracker.enter(self, args, kwargs)
+                if call is not None:
+                    opened.append((tracker, call))
+    try:
+        if _original_call is _STOCK_CALL:
+            # Straight to the eager implementation: one frame less, and a compiled module runs eagerly while watched.
+            eager: Callable[..., Any] = self._call_impl
+            output = eager(*args, **kwargs) if _active else _STOCK_CALL(self, *args, **kwargs)
+        else:
+            output = _original_call(self, *args, **kwargs)
+    except BaseException:
+        for tracker, call in reversed(opened):
+            tracker.abandon(call)
+        raise
+    if opened:
+        with torch._C.DisableTorchFunction():
+            for tracker, call in reversed(opened):
+                tracker.leave(call, self, args, output)
+    return output

@@ -1,0 +1,219 @@
+"""Numbers of one step, gathered on the device and brought over in one transfer at its end.
+
+Norms are L2 over the whole tensor. They come out right for elements from 1e-38 to 1e38: a plain float32 sum of squares
+is 0 below 1e-23 and inf above 1e19 per element, and drifts by 1e-5 on millions of elements.
+On the CPU the squares are summed in float32 over short chunks at memory speed, the chunks in float64, and only a result
+outside the range in which that is exact is taken again in float64. On other devices, where looking at a number
+would stop the queue, everything is accumulated in float64 at once.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gradscope.probe.watching.dense import UnreadableError, dense, readable
+from gradscope.probe.watching.sharded import Shard, Shards
+
+Handle = int
+"""What `norm`, `dot`, ... return: the position of the number in what `read` returns."""
+
+_CHUNK = 1024
+"""Elements summed in float32 at once: relative error below 5e-7, and vector kernels are at full speed."""
+_SMALL = 4096
+"""Below this many elements one float32 sum is good to 2e-6, and one call cheaper."""
+_SAFE_RMS = 1e-16
+"""Squares of elements below 1e-19 are lost in float32; above this root mean square they cannot matter (< 1e-6)."""
+_SAFE_NORM = 1e18
+"""Sums of squares above 3e38 overflow; below this norm none did."""
+_SAFE_PRODUCT = (1e-28, 1e37)
+"""Outside of these an inner product in float32 may have lost terms to underflow, or overflowed."""
+
+
+class Rows:
+    """The numbers of one step.
+
+    Every method returns a handle, or None where the tensor cannot be read (`unseen` then counts the reason).
+
+    Args:
+        host_branches: Whether host code may look at numbers on the CPU as it goes; False forces the path of devices
+            whose numbers arrive later.
+
+    Example:
+        >>> rows = Rows()
+        >>> handle = rows.norm(torch.full((4,), 1e-30))
+        >>> round(rows.read()[handle] * 1e30, 6)
+        2.0
+    """
+
+    def __init__(self, *, host_branches: bool = True) -> None:
+        self.unseen: Counter[str] = Counter()
+        self._values: list[float | torch.Tensor] = []
+        self._shards = Shards()
+        self._host_branches = host_branches
+        self._taken: dict[int, tuple[weakref.ref[torch.Tensor], int, Handle]] = {}
+        """By address: tensors (as long as they live) whose norm is known, and their version then."""
+
+    def norm(self, tensor: torch.Tensor) -> Handle | None:
+        """Take the L2 norm of a tensor of any layout and number type; global where it is sharded over ranks."""
+        if readable(tensor):
+            return self._store(self._norm(tensor)) if tensor.is_inference() else self._norm_once(tensor)
+        return self._guarded(lambda local: self._norm(local[0]), [tensor], self._shards.square_sum)
+
+    def norms(self, tensors: Sequence[torch.Tensor]) -> list[Handle | None]:
+        """Take the norms of many tensors, in few launches where they lie on another device than the CPU."""
+        handles: list[Handle | None] = [None] * len(tensors)
+        remote = [i for i, tensor in enumerate(tensors) if tensor.device.type != "cpu" and readable(tensor)]
+        if remote:
+            many = torch._foreach_norm([tensors[i].detach() for i in remote], 2, dtype=torch.float64)
+            for i, value in zip(remote, many, strict=True):
+                handles[i] = self._store(value)
+        done = set(remote)
+        for i, tensor in enumerate(tensors):
+            if i not in done:
+                handles[i] = self.norm(tensor)
+        return handles
+
+    def dot(self, a: torch.Tensor, b: torch.Tensor) -> Handle | None:
+        """Take the inner product of two tensors of one shape (the real part for complex ones)."""
+        return self._guarded(lambda local: self._dot(local[0], local[1]), [a, b], self._shards.plain_sum)
+
+    def absmax(self, tensor: torch.Tensor) -> Handle | None:
+        """Take the largest absolute value."""
+        return self._guarded(lambda local: _absmax(local[0]), [tensor], self._shards.maximum)
+
+    def keep(self, value: torch.Tensor | float) -> Handle:
+        """Keep one number that was computed elsewhere: a float, or a tensor of one element on any device."""
+        return self._store(value.detach().reshape(()) if isinstance(value, torch.Tensor) else value)
+
+    def read(self) -> list[float]:
+        """Bring all numbers over, one transfer per device, and start afresh."""
+        values: list[Any] = self._values
+        self._values = []
+        self._taken.clear()
+        waiting: dict[torch.device, list[int]] = {}
+        for i, value in enumerate(values):
+            if isinstance(value, torch.Tensor):
+                waiting.setdefault(value.device, []).append(i)
+        for indices in waiting.values():
+            stacked = torch.stack([values[i].to(torch.float64) for i in indices])
+            for i, number in zip(indices, stacked.tolist(), strict=True):
+                values[i] = number
+        self._shards.reduce(values)
+        return values
+
+    def _store(self, value: float | torch.Tensor) -> Handle:
+        self._values.append(value)
+        return len(self._values) - 1
+
+    def _norm_once(self, tensor: torch.Tensor) -> Handle:
+        """Take a norm, or hand out the handle of a tensor's norm that was taken before.
+
+        A residual sum is a module's output, a term of the next sum and a station of the stream; its gradient as well.
+        """
+        address = tensor.data_ptr()
+        known = self._taken.get(address)
+        if known is not None:
+            other = known[0]()
+            if other is not None and known[1] == tensor._version == other._version and _alike(tensor, other):
+                return known[2]
+        handle = self._store(self._norm(tensor.detach()))
+        self._taken[address] = (weakref.ref(tensor), tensor._version, handle)
+        return handle
+
+    def _guarded(
+        self,
+        take: Callable[[list[torch.Tensor]], float | torch.Tensor],
+        tensors: list[torch.Tensor],
+        combine: Callable[[int, Shard], None],
+    ) -> Handle | None:
+        try:
+            parts = [self._shards.localise(tensor) for tensor in tensors]
+            if len({shard for _, shard in parts}) > 1:
+                raise UnreadableError("an inner product of two differently sharded tensors")
+            handle = self._store(take([dense(local) for local, _ in parts]))
+        except UnreadableError as reason:
+            self.unseen[str(reason)] += 1
+            return None
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            first_line = (str(error) or repr(error)).splitlines()[0]
+            self.unseen[f"{type(tensors[0]).__name__}: {first_line[:100]}"] += 1
+            return None
+        shard = parts[0][1]
+        if shard is not None:
+            combine(handle, shard)
+        return handle
+
+    def _norm(self, values: torch.Tensor) -> float | torch.Tensor:
+        if values.dtype is torch.float64 or not (self._host_branches and values.device.type == "cpu"):
+            total: torch.Tensor = torch.linalg.vector_norm(values, dtype=torch.float64)
+            return total
+        norm = _chunked_norm(values)
+        if _SAFE_RMS * math.sqrt(values.numel()) < norm < _SAFE_NORM or math.isnan(norm):
+            return norm
+        if not bool(values.any()):
+            return 0.0
+        return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+
+    def _dot(self, a: torch.Tensor, b: torch.Tensor) -> float | torch.Tensor:
+        if self._host_branches and a.device.type == "cpu" and a.dtype is b.dtype is torch.float32:
+            return _chunked_dot(a, b)
+        return torch.sum(a.to(torch.float64) * b.to(torch.float64))
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors at one address hold the same numbers."""
+    if one.dtype is not other.dtype or one.numel() != other.numel():
+        return False
+    same_order = one.shape == other.shape and one.stride() == other.stride()
+    return same_order or (one.is_contiguous() and other.is_contiguous())
+
+
+def flatten(values: torch.Tensor) -> torch.Tensor | None:
+    """View a dense tensor of any stride order as one row (in memory order), None where it has gaps or overlaps."""
+    if values.is_contiguous():
+        return values.view(-1)
+    if torch.ops.aten.is_non_overlapping_and_dense(values):
+        return values.as_strided((values.numel(),), (1,))
+    return None
+
+
+def _chunked_norm(values: torch.Tensor) -> float:
+    """Sum float32 squares in chunks, the chunks in float64."""
+    wide = torch.float32 if values.dtype is not torch.float32 else None
+    flat = flatten(values)
+    if flat is None:
+        return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    count = values.numel()
+    if count <= _SMALL:
+        return float(torch.linalg.vector_norm(flat, dtype=wide))
+    whole = count - count % _CHUNK
+    chunks = torch.linalg.vector_norm(flat[:whole].view(-1, _CHUNK), dim=1, dtype=wide)
+    norm = float(torch.linalg.vector_norm(chunks, dtype=torch.float64))
+    if whole < count:
+        norm = math.hypot(norm, float(torch.linalg.vector_norm(flat[whole:], dtype=wide)))
+    return norm
+
+
+def _chunked_dot(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Multiply and sum in float32 in chunks, the chunks in float64; all in float64 where that may have lost terms."""
+    count = a.numel()
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    whole = count - count % _CHUNK
+    chunks = torch.linalg.vecdot(flat_a[:whole].view(-1, _CHUNK), flat_b[:whole].view(-1, _CHUNK))
+    total = float(chunks.sum(dtype=torch.float64)) + float(torch.dot(flat_a[whole:], flat_b[whole:]))
+    if _SAFE_PRODUCT[0] < abs(total) < _SAFE_PRODUCT[1] or math.isnan(total):
+        return total
+    return float(torch.dot(flat_a.to(torch.float64), flat_b.to(torch.float64)))
+
+
+def _absmax(values: torch.Tensor) -> float | torch.Tensor:
+    if values.numel() == 0:
+        return 0.0
+    largest: torch.Tensor = torch.linalg.vector_norm(values, math.inf)
+    return largest

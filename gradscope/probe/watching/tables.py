@@ -1,0 +1,115 @@
+"""The tables of a recording as they fill: one method per table, rows looked up by what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from gradscope.probe.watching.calls import Call
+from gradscope.probe.watching.roles import projection_role, role_of
+from gradscope.probe.watching.source import is_user_file, place_of_class, relative
+from gradscope.record import TABLES, Columns, Provenance, Recording, empty_table
+
+
+class Tables:
+    """A recording in the making.
+
+    Args:
+        root: The folder files are shown relative to.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.columns: dict[str, Columns] = {name: empty_table(name) for name in TABLES}
+        self._root = root
+        self._calls: dict[tuple[str, int], int] = {}
+        self._parameters: dict[str, int] = {}
+        self._confessed: set[tuple[str, str]] = set()
+
+    def add(self, table: str, **row: Any) -> int:
+        """Append a row; columns left out are None. Return its number."""
+        columns = self.columns[table]
+        for column, values in columns.items():
+            values.append(row.pop(column, None))
+        assert not row, f"unknown columns of {table}: {sorted(row)}"
+        return len(next(iter(columns.values()))) - 1
+
+    def confess(self, what: str, why: str) -> None:
+        """Say, once, what was not measured and why."""
+        if (what, why) not in self._confessed:
+            self._confessed.add((what, why))
+            self.add("confessions", what=what, why=why)
+
+    def file(self, file: str | None) -> str | None:
+        """Return a file name as the recording keeps it."""
+        return None if file is None else relative(file, self._root)
+
+    def add_calls(self, calls: Iterable[Call]) -> None:
+        """Append the calls of a step that no earlier step had; `row_of_call` finds them all."""
+        calls = list(calls)
+        new = [call for call in calls if (call.module, call.call) not in self._calls]
+        for call in new:
+            self._calls[call.module, call.call] = self.add(
+                "calls", module=call.module, call=call.call,
+                shape=None if call.shape is None else list(call.shape), dtype=call.dtype,
+            )  # fmt: skip
+        for call in new:  # a parent ends, and gets its row, after its children
+            parent = call.parent
+            row = self._calls[call.module, call.call]
+            self.columns["calls"]["parent"][row] = (
+                None if parent is None else self._calls.get((parent.module, parent.call))
+            )
+
+    def row_of_call(self, call: Call | None) -> int | None:
+        """Return the row of a call that was added, None for no call or one that never ended."""
+        return None if call is None else self._calls.get((call.module, call.call))
+
+    def user_file(self, file: str | None) -> str | None:
+        """Return a file name as the recording keeps it where it is the user's, None for a library's."""
+        return relative(file, self._root) if file is not None and is_user_file(file) else None
+
+    def describe_parameters(self, model: nn.Module) -> None:
+        """Fill the table of parameters, once they all have a shape."""
+        roles = {name: role_of(module) for name, module in model.named_modules()}
+        first_names: dict[int, str] = {}
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            if name in self._parameters:
+                continue
+            first = first_names.setdefault(id(parameter), name)
+            known = not is_lazy(parameter)
+            self._parameters[name] = self.add(
+                "parameters", name=name, module=name.rpartition(".")[0],
+                shape=list(parameter.shape) if known else None,
+                dtype=str(parameter.dtype).removeprefix("torch."), num_elements=parameter.numel() if known else None,
+                requires_grad=parameter.requires_grad, shared_with=None if first == name else first,
+                role=projection_role(name, roles),
+            )  # fmt: skip
+
+    def parameter_rows(self) -> Iterable[tuple[str, int]]:
+        """Return the name and row of every parameter."""
+        return self._parameters.items()
+
+    def describe_modules(self, model: nn.Module, called: set[str]) -> None:
+        """Fill the table of modules anew."""
+        self.columns["modules"] = empty_table("modules")
+        for name, module in model.named_modules():
+            file, line = place_of_class(type(module))  # type: ignore[arg-type]  # classes are hashable
+            self.add(
+                "modules", name=name, type=type(module).__name__, role=role_of(module),
+                num_parameters=sum(0 if is_lazy(p) else p.numel() for p in module.parameters(recurse=False)),
+                called=name in called, file=self.file(file), line=line,
+            )  # fmt: skip
+
+    def of_step(self, table: str, step: int, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows of one step."""
+        data = self.columns[table]
+        chosen = zip(data["step"], *(data[column] for column in columns), strict=True)
+        return [tuple(values) for at, *values in chosen if at == step]
+
+    def recording(self, provenance: Provenance) -> Recording:
+        """Return what has been gathered so far as a recording."""
+        copied = {name: {column: list(values) for column, values in t.items()} for name, t in self.columns.items()}
+        return Recording(provenance, copied)

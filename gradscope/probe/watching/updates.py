@@ -1,0 +1,43 @@
+"""What an optimizer step really changes: the norm of every weight before it, and of the difference it makes."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from gradscope.probe.watching.rows import Handle, Rows
+
+
+class Updates:
+    """Weight and update norms around one optimizer step.
+
+    Args:
+        model: Whose weights.
+        rows: Where the numbers go.
+        changes: Whether a step follows whose changes are wanted.
+    """
+
+    def __init__(self, model: nn.Module, rows: Rows, *, changes: bool = True) -> None:
+        self._rows = rows
+        self._parameters = [(name, p) for name, p in model.named_parameters() if not (is_lazy(p) or p.is_meta)]
+        self.before = {name: p.detach().clone() for name, p in self._parameters if changes and p.requires_grad}
+        """The weights before the step."""
+        self.weights: dict[str, Handle | None] = {}
+        self.changes: dict[str, Handle | None] = {}
+        norms = rows.norms([parameter for _, parameter in self._parameters])
+        for (name, _), handle in zip(self._parameters, norms, strict=True):
+            self.weights[name] = handle
+
+    def after(self) -> None:
+        """Take the differences, once the optimizer has stepped."""
+        with torch.no_grad():
+            for name, parameter in self._parameters:
+                before = self.before.get(name)
+                if before is not None:
+                    self.changes[name] = self._rows.norm(parameter.detach() - before)
+
+
+def steps_in_backward(model: nn.Module) -> bool:
+    """Tell whether an optimizer may step as soon as a gradient is complete, inside the backward."""
+    return any(getattr(parameter, "_post_accumulate_grad_hooks", None) for parameter in model.parameters())
