@@ -9,7 +9,9 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,8 +216,9 @@ def test_ctrl_c_is_130_and_keeps_what_was_measured(after: int) -> None:
     write("slow.py", SLOW.format(after=after))
     command = [sys.executable, "-m", "gradscope", "inspect", "slow.py", "--no-jacobian", "-o", "run.json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes, text=True, env=environment) as process:  # type: ignore[call-overload]
+    started: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment}
+    started["preexec_fn"] = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a background job ignores it
+    with subprocess.Popen(command, **started) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "waiting" in line:
