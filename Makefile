@@ -23,7 +23,8 @@ test:
 zoo:
 	test -x $(ZOO_VENV)/bin/python || $(PYTHON) -m venv $(ZOO_VENV)
 	$(ZOO_VENV)/bin/python -m pip install --quiet --upgrade pip
-	$(ZOO_VENV)/bin/pip install --quiet -r zoo/requirements.txt -e .
+	$(ZOO_VENV)/bin/pip install --quiet -r zoo/requirements.txt -e . --group test
+	GRADSCOPE_TRAINERS=required $(ZOO_VENV)/bin/python -m pytest tests/probe/test_trainers.py
 	$(ZOO_VENV)/bin/python -m zoo $(ZOO_ARGS)
 
 bench:

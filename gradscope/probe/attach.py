@@ -100,10 +100,10 @@ class StepWatch(BackwardListener):
         """See the operations of a forward and its loss, for code that we run ourselves."""
         return nullcontext() if self.stream is None else self.stream.forward()
 
-    def started(self, backward: Backward) -> bool:
+    def started(self, backward: Backward) -> Backward | None:
         """Begin to listen where a backward pass is the training step's own."""
         if not self._is_own(backward):
-            return False
+            return None
         self.num_backwards += 1
         with torch.no_grad(), torch._C.DisableTorchFunction():
             self.roots.extend(self.rows.keep(root) for root in backward.roots[:1] if root.numel() == 1)
@@ -114,17 +114,19 @@ class StepWatch(BackwardListener):
         self.outputs.listening = True
         if self.stream is not None:
             self.stream.before_backward(backward.roots, retains=backward.retains)
-        return True
+        return backward
 
-    def ended(self, token: Any, result: Any) -> None:
+    def ended(self, token: Backward | None, result: Any) -> None:
         """Stop listening and take the gradients of the parameters."""
-        if not token:
+        if token is None:
             return
         self.outputs.listening = False
         if self.stream is not None:
             self.stream.after_backward()
         with torch.no_grad():
             self.parameters.ended()
+            if result is not None and not token.accumulates:
+                self.parameters.returned(token.inputs, result)
 
     def _is_own(self, backward: Backward) -> bool:
         if self._guest and self.stream is not None and not self._reaches_model(backward.roots):

@@ -45,6 +45,8 @@ class Follower(OptimizerListener):
         self._cycle: set[int] = set()
         self._stepped: set[int] = set()
         self._skipped = False
+        self._others_step = False
+        """Whether the gradients that have come were used by an optimizer of another model: a generator's, say."""
         self._updates: Updates | None = None
         self._changed_by_hand = False
         self._by_hand: nn.Module | None = None
@@ -65,12 +67,15 @@ class Follower(OptimizerListener):
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Look at the weights before the first optimizer of a watched step changes them."""
+        if id(optimizer) in self._stepped:  # its next step begins with no forward in between: a closure follows
+            self._finish_cycle()
         if self.watch is not None and self._updates is None and self._owns(optimizer):
             self._updates = Updates(self.session.model, self.watch.rows)
 
     def stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """Count the step where it is known to be over."""
         if not self._owns(optimizer):
+            self._others_step = self._others_step or self.touched
             return
         if optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
@@ -85,11 +90,12 @@ class Follower(OptimizerListener):
         if self.watch is None or self._over or not self.watch.touched:
             return
         mine = self._owns(owner) if isinstance(owner, torch.optim.Optimizer) else self._contains(owner)
-        if mine and _weights(self.watch.parameters.left) != _weights(traces(self.session.model)):
+        if mine and self._in_closure:
+            self._stack.close()  # the closure is about to be evaluated again: the step's own evaluation was the first
+        elif mine and not self.optimizers and self._weights_changed(self.watch):
             self._changed_by_hand = True
         elif mine:
-            self._detach()
-            self._begin()
+            self._restart()
 
     def scaled(self) -> None:
         """Note that a GradScaler has let a step pass without taking it."""
@@ -101,6 +107,18 @@ class Follower(OptimizerListener):
         """Whether the step is over and only waits for the next one to begin."""
         return bool(self._stepped) or self._skipped or self._changed_by_hand
 
+    @property
+    def touched(self) -> bool:
+        """Whether a gradient has come to the model in the step under way."""
+        return self.watch is not None and self.watch.touched
+
+    @property
+    def _in_closure(self) -> bool:
+        return any(self._owns(optimizer) for optimizer in optimizing.stepping_now())
+
+    def _weights_changed(self, watch: StepWatch) -> bool:
+        return _weights(watch.parameters.left) != _weights(traces(self.session.model))
+
     def _forward(self, module: nn.Module) -> None:
         """See an outermost forward begin: after a step it belongs to the next one."""
         watch = self.watch
@@ -108,13 +126,27 @@ class Follower(OptimizerListener):
             return
         if torch._C._current_graph_task_id() != -1 or watch.tracker.name_of(module) is None:
             return
-        if not self._over and watch.touched and watch.parameters.left != traces(self.session.model):
+        if self._in_closure:
+            if watch.touched:
+                self._stack.close()  # evaluated again
+            return
+        unowned = not self._over and not self.optimizers and watch.touched
+        if unowned and watch.parameters.left != traces(self.session.model):
             self._changed_by_hand = True  # or gradients cleared, by no optimizer that we see
         if self._changed_by_hand:
             self._by_hand = module
         if self._over:
-            self._cycle = set(self._stepped) or self._cycle
-            self._next()
+            self._finish_cycle()
+        elif self._others_step:
+            self._restart()
+
+    def _restart(self) -> None:
+        self._detach()
+        self._begin()
+
+    def _finish_cycle(self) -> None:
+        self._cycle = set(self._stepped) or self._cycle
+        self._next()
 
     def _forward_by_hand(self, module: nn.Module) -> None:
         """Count the steps that are not watched in a loop without an optimizer."""
@@ -135,7 +167,8 @@ class Follower(OptimizerListener):
             self._ended(number, watched)
 
     def _begin(self) -> None:
-        self._stepped, self._skipped, self._changed_by_hand, self._updates = set(), False, False, None
+        self._stepped, self._updates = set(), None
+        self._skipped = self._changed_by_hand = self._others_step = False
         if not self._wanted(self.number):
             if self._by_hand is not None:
                 self._left = traces(self.session.model)

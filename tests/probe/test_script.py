@@ -1,119 +1,21 @@
 """Training scripts, unmodified: what they print, how they end, and what is recorded of them."""
 
-import importlib.util
-import json
-import os
-import runpy
-import subprocess
-import sys
-import tempfile
-import traceback
-import warnings
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
-import torch._dynamo
 
 from gradscope.errors import TargetError
-from gradscope.probe.scripts.script import ScriptOptions, run_script
-from gradscope.record import Recording
+from gradscope.probe.scripts.script import run_script
+from tests.probe.scripting import SCRIPTS, bare, python, watched
 
-assert torch._dynamo  # loaded here, once, and not in every fork by the first optimizer
-
-SCRIPTS = Path(__file__).parent / "scripts"
-ROOT = Path(__file__).parents[2]
-LIBRARIES = {"lightning_loop": ["pytorch_lightning"], "hf_trainer": ["transformers", "accelerate"],
-             "accelerate_loop": ["accelerate"]}  # fmt: skip
+ODD = {
+    "by_autograd_grad": {"net"}, "closure": {"net"}, "target_network": {"policy"}, "penalty": {"maker", "critic"},
+    "sharpness": {"net"}, "keeps_itself": {"net"}, "torchrun": {"model"},
+}  # fmt: skip
+"""Scripts in `odd`, each with a loop of an unusual kind, and the models they train."""
 MODELS = {
     "classifier": {"classifier"}, "char_lm": {"lm"}, "gan": {"net_g", "net_d"}, "reinforce": {"policy"},
     "contrastive": {"ModuleDict"}, "seq2seq": {"model"}, "amp": {"net"}, "accumulate": {"net"},
-    "two_optimizers": {"tagger"}, "by_hand": {"net"}, "lightning_loop": {"AutoEncoder"}, "hf_trainer": {"model"},
-    "accelerate_loop": {"net"},
+    "two_optimizers": {"tagger"}, "by_hand": {"net"},
 }  # fmt: skip
-
-
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def forked(work, cwd, stdin=None):
-    """Run a function in a fork of this process, which has torch loaded already: a new one would take seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        names = [Path(folder, name) for name in ("in", "out", "err")]
-        names[0].write_text(stdin or "")
-        sys.stdout.flush()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of threads in this process, which the child does not need
-            child = os.fork()
-        if child == 0:
-            _in_child(work, cwd, names)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return Done(code, names[1].read_text(), names[2].read_text())
-
-
-def _in_child(work, cwd, names):
-    code = 70
-    try:
-        for number, name in enumerate(names):
-            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-        warnings.resetwarnings()
-        os.chdir(cwd)
-        code = work()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def bare(*argv, cwd=SCRIPTS, stdin=None):
-    """Run a script as Python would."""
-
-    def work():
-        sys.argv = list(argv)
-        sys.path.insert(0, str(cwd))
-        runpy.run_path(str(Path(cwd, argv[0])), run_name="__main__")
-        return 0
-
-    return forked(work, cwd, stdin)
-
-
-def python(*argv, cwd, stdin=None):
-    """Run a script in a Python of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, *argv], capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, input=stdin,
-        check=False,
-    )  # fmt: skip
-    return Done(done.returncode, done.stdout, done.stderr)
-
-
-def watched(folder, *argv, cwd=SCRIPTS, stdin=None, **options):
-    def work():
-        outcome = run_script(list(argv), ScriptOptions(**options))
-        for name, recording in outcome.recordings.items():
-            recording.save(folder / f"{name}.json")
-        (folder / "outcome").write_text(json.dumps([outcome.stopped, outcome.interrupted]))
-        return outcome.exit_code
-
-    done = forked(work, cwd, stdin)
-    recordings = {path.stem: Recording.load(path) for path in folder.glob("*.json")}
-    outcome = json.loads((folder / "outcome").read_text()) if (folder / "outcome").exists() else None
-    return done, recordings, outcome
-
-
-@pytest.fixture(autouse=True)
-def _libraries(request):
-    name = getattr(getattr(request.node, "callspec", None), "params", {}).get("name")
-    for library in LIBRARIES.get(name, []):
-        if importlib.util.find_spec(library) is None:
-            pytest.skip(f"{library} is not installed")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -130,7 +32,40 @@ def test_losses_are_printed_to_the_last_digit(name, tmp_path):
         assert all(norm is not None for norm in recording.tables["steps"]["grad_norm"])
 
 
-@pytest.mark.parametrize("name", ["classifier", "gan", "accumulate", "two_optimizers", "amp", "lightning_loop"])
+@pytest.mark.parametrize("name", ODD)
+def test_loops_of_an_unusual_kind(name, tmp_path):
+    plain = bare(f"{name}.py", cwd=SCRIPTS / "odd")
+    assert plain.returncode == 0, plain.stderr
+    done, recordings, _ = watched(tmp_path, f"{name}.py", cwd=SCRIPTS / "odd", keep_going=True, num_steps=4)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout
+    assert set(recordings) == ODD[name]
+    for recording in recordings.values():
+        assert recording.watched_steps == [0, 1, 2, 3]
+        assert all(norm is not None for norm in recording.tables["parameter_stats"]["grad_norm"])
+
+
+def test_steps_of_a_closure_are_those_of_its_optimizer(tmp_path):
+    done, recordings, outcome = watched(tmp_path, "closure.py", cwd=SCRIPTS / "odd", num_steps=4)
+    assert outcome == [True, False]
+    printed = [float(line.split()[1]) for line in done.stdout.splitlines()]
+    assert recordings["net"].tables["steps"]["loss"] == printed
+    assert len(printed) == 4
+
+
+def test_gradients_that_are_returned_are_recorded(tmp_path):
+    done, recordings, _ = watched(tmp_path, "by_autograd_grad.py", cwd=SCRIPTS / "odd", num_steps=4)
+    printed = [float(line.split()[2]) for line in done.stdout.splitlines()]
+    assert recordings["net"].tables["steps"]["grad_norm"] == pytest.approx(printed, rel=1e-5)
+
+
+def test_stops_when_the_next_step_begins(tmp_path):
+    done, _, outcome = watched(tmp_path, "keeps_itself.py", cwd=SCRIPTS / "odd", num_steps=4)
+    assert outcome == [True, False]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("name", ["classifier", "gan", "accumulate", "two_optimizers", "amp"])
 def test_script_is_stopped_after_the_steps_wanted(name, tmp_path):
     plain = bare(f"{name}.py").stdout
     done, recordings, outcome = watched(tmp_path, f"{name}.py", num_steps=4)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 import torch
@@ -14,13 +16,14 @@ from torch import nn
 from gradscope.probe.follow import Follower
 from gradscope.probe.session import Session
 from gradscope.probe.settings import Level
-from gradscope.probe.watching import calls
+from gradscope.probe.watching import calls, optimizing
+from gradscope.probe.watching.optimizing import OptimizerListener
 from gradscope.probe.watching.source import is_user_file
 
 _T = TypeVar("_T")
 
 
-class Discovery:
+class Discovery(OptimizerListener):
     """Follow every outermost module that is called with gradients and has parameters to train.
 
     A model is the called module, or the smallest module around it that holds everything its optimizer trains (a
@@ -42,11 +45,15 @@ class Discovery:
         self._ended = ended
         self._level = level
         self._root = root
-        self._known: dict[int, nn.Module] = {}
+        self._known: dict[int, weakref.ref[nn.Module]] = {}
+        self._idle: dict[int, weakref.ref[nn.Module]] = {}
+        """Models that no optimizer trains, in a script whose others are trained by one."""
+        self._optimizers: set[int] = set()
 
     def start(self) -> None:
         """Begin to look."""
         calls.station(self._noticed)
+        optimizing.listen(self)
 
     def rest(self) -> None:
         """Look for no further models."""
@@ -55,31 +62,82 @@ class Discovery:
     def stop(self) -> None:
         """Stop looking and following."""
         calls.dismiss(self._noticed)
+        optimizing.forget(self)
         for follower in self.followers.values():
             follower.stop()
 
+    def follows(self, module: nn.Module) -> bool:
+        """Tell whether a module is part of a model that is followed."""
+        return any(id(module) in follower.session.tracker.names for follower in self.followers.values())
+
+    def stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look again at idle models where an optimizer that has not been seen before may train them."""
+        if id(optimizer) not in self._optimizers:
+            self._optimizers.add(id(optimizer))
+            self._idle.clear()
+
     def _noticed(self, module: nn.Module) -> None:
-        if id(module) in self._known or not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
+        if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
+            return
+        if _holds(self._known, module) or _holds(self._idle, module):
             return
         if not any(parameter.requires_grad for parameter in module.parameters()):
             self._learn(module)  # a criterion, or a frozen teacher
             return
+        if self._all_have_optimizers() and not any(_optimizers_of(module)):
+            _hold(self._idle, module)  # an average or a copy of the weights
+            return
+        self._follow(module)
+
+    def _follow(self, module: nn.Module) -> None:
         model = model_around(module)
         self._learn(model)
         self._learn(module)
         session = Session(model, self._level, self._root, guest=True)
-        follower = Follower(session, self._wanted, lambda number, watched: self._ended(follower))
+        follower = Follower(session, self._wanted, lambda number, watched: self._step_ended(follower, number))
         self.followers[self._unique(name_of(model))] = follower
         follower.start()
         if self._level == "params":  # a compiled model must not come to see our way of looking at calls
             calls.dismiss(self._noticed)
 
+    def _step_ended(self, follower: Follower, number: int) -> None:
+        if number == 0 and self._all_have_optimizers():
+            self._retire()
+        self._ended(follower)
+
+    def _all_have_optimizers(self) -> bool:
+        """Tell whether every model that has been trained so far is trained by a torch optimizer."""
+        trained = [follower for follower in self.followers.values() if follower.number]
+        return bool(trained) and all(follower.optimizers for follower in trained)
+
+    def _retire(self) -> None:
+        """Let go of models that were called but that nothing trains, as a target network."""
+        for name, follower in list(self.followers.items()):
+            model = follower.session.model
+            if not (follower.number or follower.touched or any(_optimizers_of(model))):
+                follower.stop()
+                del self.followers[name]
+                for module in model.modules():
+                    self._known.pop(id(module), None)
+                    _hold(self._idle, module)
+
     def _learn(self, model: nn.Module) -> None:
-        self._known.update({id(module): module for module in model.modules()})
+        for module in model.modules():
+            _hold(self._known, module)
 
     def _unique(self, name: str) -> str:
         taken = sum(other == name or other.startswith(f"{name}-") for other in self.followers)
         return f"{name}-{taken + 1}" if taken else name
+
+
+def _hold(modules: dict[int, weakref.ref[nn.Module]], module: nn.Module) -> None:
+    # Not a WeakSet: modules may define what equality and hash mean, as metrics do.
+    modules[id(module)] = weakref.ref(module)
+
+
+def _holds(modules: dict[int, weakref.ref[nn.Module]], module: nn.Module) -> bool:
+    held = modules.get(id(module))
+    return held is not None and held() is module
 
 
 def model_around(module: nn.Module) -> nn.Module:
@@ -100,11 +158,18 @@ def name_of(model: nn.Module) -> str:
     frame = sys._getframe(1)
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
+            own = _self_of(frame, model)
             for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
-                if value is model and name != "self" and not name.startswith("_"):
+                if value is model and name != own and not name.startswith("_"):
                     return name
         frame = frame.f_back  # type: ignore[assignment]
     return type(model).__name__
+
+
+def _self_of(frame: FrameType, model: nn.Module) -> str:
+    """Return what a running method of the model calls it, "" where the function is none of its methods."""
+    code = frame.f_code
+    return code.co_varnames[0] if code.co_argcount and hasattr(type(model), code.co_name) else ""
 
 
 def _together(module: nn.Module, others: list[nn.Module]) -> nn.Module:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 
+import torch
 from torch import nn
 
 from gradscope.errors import EXIT_INTERRUPTED, TargetError
@@ -28,6 +29,8 @@ DEFAULT_STEPS = 10
 """Optimizer steps of a script that are watched before it is stopped."""
 _PATIENCE = 5
 """A network that has taken so many times the steps wanted does not wait for a slower one beside it."""
+_MOST_CALLS_AFTER = 2000
+"""Calls of other modules (an evaluation, an average of the weights) that are let pass after the last step wanted."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class _Run:
         self.argv = argv
         self.options = options
         self.enough = False
+        self._calls_after = 0
         self.discovery = Discovery(options.wants, self._ended, options.level, options.root)
 
     def run(self) -> ScriptOutcome:
@@ -114,11 +118,15 @@ class _Run:
             if self.options.every is None and min(counts, default=0) >= wanted:
                 self.discovery.rest()
             return
-        # Not here, inside the optimizer, but at the next call of a module: the script may still print its loss.
+        # Not here, inside the optimizer, but when another step begins: the script may still print its loss.
         self.enough = bool(counts) and (min(counts) >= wanted or max(counts) >= _PATIENCE * wanted)
 
     def _stop_if_enough(self, module: nn.Module) -> None:
-        if self.enough:
+        """Leave at the forward that would begin another step: until then the script is still busy with the last."""
+        if not self.enough:
+            return
+        self._calls_after += 1
+        if self._calls_after > _MOST_CALLS_AFTER or (torch.is_grad_enabled() and self.discovery.follows(module)):
             raise _StopScript
 
     def _recordings(self, partial: bool) -> dict[str, Recording]:

@@ -29,6 +29,7 @@ class OptimizerListener:
 
 
 _listeners: tuple[OptimizerListener, ...] = ()
+_inside: list[torch.optim.Optimizer] = []
 _handles: list[RemovableHandle] = []
 _clearing: tuple[OptimizerListener, ...] = ()
 _methods: tuple[tuple[Any, str], ...] = (
@@ -54,6 +55,12 @@ def forget(listener: OptimizerListener) -> None:
         for handle in _handles:
             handle.remove()
         _handles.clear()
+        _inside.clear()
+
+
+def stepping_now() -> tuple[torch.optim.Optimizer, ...]:
+    """Return the optimizers in whose step the program is, as when a closure is evaluated."""
+    return tuple(_inside)
 
 
 def listen_closely(listener: OptimizerListener) -> None:
@@ -78,11 +85,13 @@ def forget_closely(listener: OptimizerListener) -> None:
 
 
 def _before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    _inside[:] = [other for other in _inside if other is not optimizer] + [optimizer]
     for listener in _listeners:
         listener.stepping(optimizer)
 
 
 def _after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    _inside[:] = [other for other in _inside if other is not optimizer]
     for listener in _listeners:
         listener.stepped(optimizer)
 

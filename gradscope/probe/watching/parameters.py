@@ -28,6 +28,7 @@ class Parameters:
         self._hooks: list[RemovableHandle] = []
         self._nodes: list[object] = []
         self._named: list[tuple[str, nn.Parameter]] = []
+        self._returned: dict[str, torch.Tensor] = {}
         self.norms: dict[str, Handle | None] = {}
         """By first name; a parameter that no backward touched is missing."""
         self.left: list[tuple[int, int | None]] = []
@@ -63,10 +64,14 @@ class Parameters:
             name = names.get(id(tensor))
             if name is not None and gradient is not None:
                 self.norms[name] = self._rows.norm(gradient)
+                self._returned[name] = gradient
 
     def gradients(self) -> list[tuple[str, torch.Tensor | None]]:
-        """Return the gradients that this step's backward passes have left."""
-        return [(name, parameter.grad if name in self.norms else None) for name, parameter in self._named]
+        """Return the gradients that this step's backward passes have left, or returned."""
+        return [
+            (name, self._returned.get(name, parameter.grad) if name in self.norms else None)
+            for name, parameter in self._named
+        ]
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
         return [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
