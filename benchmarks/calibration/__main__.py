@@ -12,18 +12,23 @@ import argparse
 import sys
 import time
 import warnings
+from collections.abc import Callable, Sequence
 
 import torch
 
 from benchmarks.calibration import results
-from benchmarks.calibration.networks import Network, fresh_networks, networks
-from benchmarks.calibration.training import Outcome, outcome, second_chance
+from benchmarks.calibration.networks import fresh_networks, networks
+from benchmarks.calibration.strangers import strangers
+from benchmarks.calibration.training import CHANCES, AnyNetwork, Outcome, another_chance, outcome
 
 OPTIMIZERS = ("adam", "sgd")
-MOST_TRIES = 3
+SETS: dict[str, Callable[[], Sequence[AnyNetwork]]] = {
+    "main": networks, "fresh": fresh_networks, "blind": strangers,
+}  # fmt: skip
+"""The two halves; networks of other depths and another seed; networks of wirings that no rule was developed on."""
 
 
-def train(chosen: list[Network]) -> None:
+def train(chosen: Sequence[AnyNetwork]) -> None:
     """Train every network that has no outcome yet, once with each optimizer."""
     for number, network in enumerate(chosen):
         for optimizer in OPTIMIZERS:
@@ -37,20 +42,27 @@ def train(chosen: list[Network]) -> None:
             print(f"{number + 1}/{len(chosen)} {network.name} {optimizer}: {found} {seconds:.1f} s", file=sys.stderr)
 
 
-def retry(chosen: list[Network]) -> None:
-    """Give SGD two more rates and more steps where Adam trained and SGD did not; the best row counts."""
+def retry(chosen: Sequence[AnyNetwork]) -> None:
+    """Give SGD two more rates and more steps where Adam trained and SGD did not, twice; the best row counts."""
     rows = results.read(results.OUTCOMES)
     for network in chosen:
         mine = [row for row in rows if row["name"] == network.name]
         adam = any(row["trained"] == "1" for row in mine if row["optimizer"] == "adam")
         sgd = [row for row in mine if row["optimizer"] == "sgd"]
-        if adam and not any(row["trained"] == "1" for row in sgd) and len(sgd) < MOST_TRIES:
-            found = second_chance(network)
+        if not adam or any(row["trained"] == "1" for row in sgd):
+            continue
+        tried = {row["lr"] for row in sgd}
+        for number, (_, rates) in enumerate(CHANCES):
+            if tried & {f"{rate:.5g}" for rate in rates[network.family]}:
+                continue
+            found = another_chance(network, number)
             results.append(results.OUTCOMES, _row(network, "sgd", found))
             print(f"{network.name} sgd again: {found}", file=sys.stderr)
+            if found.trained:
+                break
 
 
-def _row(network: Network, optimizer: str, found: Outcome) -> dict[str, object]:
+def _row(network: AnyNetwork, optimizer: str, found: Outcome) -> dict[str, object]:
     return {
         "name": network.name, "family": network.family, "depth": network.depth, "half": network.half,
         "optimizer": optimizer, "trained": int(found.trained), "share": found.share, "steps": found.steps,
@@ -63,14 +75,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__)
     parser.add_argument("command", choices=("list", "train", "retry", "measure", "judge", "fit"))
     parser.add_argument("--part", default="1/1", help="which part of how many, such as 2/4")
-    parser.add_argument("--fresh", action="store_true", help="the networks made after the rules were final")
+    parser.add_argument("--set", default="main", choices=tuple(SETS), help="which networks")
     parser.add_argument("--reverse", action="store_true", help="from the end, beside a run from the beginning")
     parser.add_argument("--optimizer", default="both", choices=("both", *OPTIMIZERS), help="measure with this one")
     arguments = parser.parse_args()
     part, num_parts = (int(number) for number in arguments.part.split("/"))
-    chosen = (fresh_networks() if arguments.fresh else networks())[part - 1 :: num_parts]
+    chosen = SETS[arguments.set]()[part - 1 :: num_parts]
     if arguments.reverse:
-        chosen.reverse()
+        chosen = chosen[::-1]
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", message=".*lr_scheduler.*")
     if arguments.command == "list":
@@ -87,7 +99,7 @@ def main() -> None:
     elif arguments.command == "judge":
         from benchmarks.calibration.predictors import judge_all
 
-        judge_all([*networks(), *fresh_networks()])
+        judge_all([network for make in SETS.values() for network in make()])
     else:
         from benchmarks.calibration.fit import fit
 

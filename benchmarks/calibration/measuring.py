@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.calibration import results
-from benchmarks.calibration.networks import Network
 from benchmarks.calibration.peers import PEERS, observe
+from benchmarks.calibration.training import AnyNetwork
 from gradscope.errors import GradscopeError
 from gradscope.probe import measure
 from gradscope.probe.settings import ProbeSettings
@@ -22,7 +23,7 @@ def recording_path(name: str, optimizer: str) -> Path:
     return results.RECORDINGS / f"{name}.{optimizer}.json.gz"
 
 
-def measure_all(chosen: list[Network], optimizers: tuple[str, ...]) -> None:
+def measure_all(chosen: Sequence[AnyNetwork], optimizers: tuple[str, ...]) -> None:
     """Measure every network that has no recording yet, once with each optimizer; and what other tools would see."""
     results.RECORDINGS.mkdir(exist_ok=True)
     known = {row["name"] for row in results.read(results.PEERS)}
@@ -36,7 +37,7 @@ def measure_all(chosen: list[Network], optimizers: tuple[str, ...]) -> None:
         print(f"{number + 1}/{len(chosen)} {network.name} {time.perf_counter() - start:.1f} s", file=sys.stderr)
 
 
-def _measure(network: Network, optimizer: str) -> None:
+def _measure(network: AnyNetwork, optimizer: str) -> None:
     path = recording_path(network.name, optimizer)
     if path.exists():
         return

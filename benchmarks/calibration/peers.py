@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from benchmarks.calibration.networks import Network
+from benchmarks.calibration.training import AnyNetwork
 
 NUM_STEPS = 11
 LR = 1e-3
@@ -36,7 +36,7 @@ class Seen:
     finite: bool = True
 
 
-def observe(network: Network) -> Seen:
+def observe(network: AnyNetwork) -> Seen:
     """Take the steps with Adam, as the networks' recordings were made, and note what the tools note."""
     subject = network.subject()
     model = subject.model.to(getattr(torch, network.dtype))

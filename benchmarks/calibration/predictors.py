@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.calibration import results
 from benchmarks.calibration.measuring import OPTIMIZERS, recording_path
-from benchmarks.calibration.networks import Network
+from benchmarks.calibration.training import AnyNetwork
 from gradscope.record import Recording
 from gradscope.rules import diagnose
 
@@ -15,7 +17,7 @@ METRICS = (
 )  # fmt: skip
 
 
-def judge_all(chosen: list[Network]) -> None:
+def judge_all(chosen: Sequence[AnyNetwork]) -> None:
     """Judge every recording anew and write all predictors."""
     rows = []
     for network in chosen:
@@ -26,7 +28,7 @@ def judge_all(chosen: list[Network]) -> None:
     results.write(results.PREDICTORS, rows)
 
 
-def _row(network: Network, optimizer: str, recording: Recording) -> dict[str, object]:
+def _row(network: AnyNetwork, optimizer: str, recording: Recording) -> dict[str, object]:
     diagnosis = diagnose(recording)
     errors = sorted({finding.code for finding in diagnosis.findings if finding.severity == "error"})
     warnings = sorted({finding.code for finding in diagnosis.findings if finding.severity == "warning"})

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 
 from benchmarks.calibration.networks import Network
+from benchmarks.calibration.strangers import Stranger
+
+AnyNetwork = Network | Stranger
 
 NUM_STEPS = 150
 MORE_STEPS = 300
@@ -28,10 +31,12 @@ RATES: dict[str, dict[str, tuple[float, float]]] = {
 """The two learning rates of each optimizer and family, the likelier one first; SGD has momentum 0.9."""
 
 
-SECOND_CHANCE: dict[str, tuple[float, ...]] = {
-    "mlp": (0.5, 0.15), "transformer": (0.5, 0.2), "convolutional": (0.1, 0.01), "recurrent": (2.0, 1.0),
-}  # fmt: skip
-"""Two more rates for SGD where only Adam trains, and all 300 steps: small branches are no fault, but learn slowly."""
+CHANCES: tuple[tuple[int, dict[str, tuple[float, ...]]], ...] = (
+    (300, {"mlp": (0.5, 0.15), "transformer": (0.5, 0.2), "convolutional": (0.1, 0.01), "recurrent": (2.0, 1.0)}),
+    (600, {"mlp": (1.5, 0.015), "transformer": (1.0, 0.05), "convolutional": (0.3, 0.002), "recurrent": (4.0, 0.25)}),
+)
+"""More steps and two more rates, twice, for SGD where only Adam trains: small branches are no fault, but learn slowly
+and need a rate of their own."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Outcome:
     lr: float
 
 
-def outcome(network: Network, optimizer: str) -> Outcome:
+def outcome(network: AnyNetwork, optimizer: str) -> Outcome:
     """Train a network with one optimizer; the second learning rate is tried where the first does not pass."""
     best: Outcome | None = None
     for lr in RATES[optimizer][network.family]:
@@ -58,13 +63,16 @@ def outcome(network: Network, optimizer: str) -> Outcome:
     return best
 
 
-def second_chance(network: Network) -> Outcome:
+def another_chance(network: AnyNetwork, number: int) -> Outcome:
     """Train once more with SGD, at two more rates and with more patience."""
-    found = (_train(network, "sgd", lr, patience=MORE_STEPS) for lr in SECOND_CHANCE[network.family])
+    steps, rates = CHANCES[number]
+    found = (_train(network, "sgd", lr, patience=steps, most=steps) for lr in rates[network.family])
     return min(found, key=lambda one: one.share)
 
 
-def _train(network: Network, optimizer: str, lr: float, patience: int = NUM_STEPS) -> Outcome:
+def _train(
+    network: AnyNetwork, optimizer: str, lr: float, patience: int = NUM_STEPS, most: int = MORE_STEPS
+) -> Outcome:
     subject = network.subject()
     model = subject.model.to(getattr(torch, network.dtype))
     batches = _endless(list(subject.batches), network.dtype)
@@ -73,7 +81,7 @@ def _train(network: Network, optimizer: str, lr: float, patience: int = NUM_STEP
     torch.manual_seed(0)
     guess = math.log(_num_classes(network))
     losses: list[float] = []
-    while len(losses) < MORE_STEPS:
+    while len(losses) < most:
         batch = next(batches)
         step.zero_grad()
         loss = subject.loss(subject.call(batch), batch)

@@ -29,7 +29,7 @@ class Region:
         call: Its call.
         parameters: Dead parameters, in order.
         next_module: The first call after the region that does get a gradient, None where none does.
-        next_is_off: Whether that call's output is exactly zero for the whole batch.
+        next_is_off: Whether that call's output is exactly zero for the whole batch, at every watched step.
         next_starts_at_zero: Whether that is because its own weight is exactly zero.
         underflowed: Whether the gradient is so small just above that the zeros are rounding.
         only_input: Whether only parameters that multiply an all-zero input are dead, not what lies below.
@@ -147,10 +147,17 @@ def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Regi
         call=facts.calls_of[facts.call_modules[culprit]].index(culprit),
         parameters=tuple(dead),
         next_module=None if following is None else facts.call_modules[following],
-        next_is_off=following is not None and facts.call_forwards.get(facts.steps[0], {}).get(following) == 0.0,
+        next_is_off=following is not None and _stays_off(facts, following),
         next_starts_at_zero=following is not None and _starts_at_zero(facts, facts.call_modules[following]),
         underflowed=_underflowed(facts, culprit, following),
     )
+
+
+def _stays_off(facts: Facts, row: int) -> bool:
+    """Whether a call's output is exactly zero at every step at which it was seen: a closed door that does not open."""
+    norms = [facts.call_forwards.get(step, {}).get(row) for step in facts.steps]
+    known = [norm for norm in norms if norm is not None]
+    return bool(known) and all(norm == 0.0 for norm in known)
 
 
 def _loose_region(facts: Facts, module: str, parameters: Sequence[Parameter]) -> Region:

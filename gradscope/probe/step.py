@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -233,7 +234,8 @@ class _NotFiniteError(Exception):
 
 def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:
     grads = [p.grad for p in model.parameters() if p.grad is not None and readable(p.grad)]
-    norms = torch._foreach_norm([loss.detach(), *grads])
+    # The largest magnitude: a Euclidean norm in float32 is infinite already where single numbers pass 1e19.
+    norms = torch._foreach_norm([loss.detach(), *grads], ord=math.inf)
     return bool(torch.stack([norm.to(loss.device, torch.float32) for norm in norms]).isfinite().all())
 
 

@@ -10,6 +10,7 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
+from gradscope.rules.lasting import lasting
 from gradscope.rules.numbers import count, factor, signed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
@@ -23,19 +24,26 @@ FEWEST_BLOCKS = 3
 often of a norm over a handful of values, and warns."""
 
 
+RECOVERS = " An optimizer that rescales every tensor may still train it: about half of such networks did."
+"""What is added where the level of an error is reached, but not that from which next to no network trains."""
+
+
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Compare D at the first and the last watched step with the optimizer's levels; the worse one counts."""
     if facts.runs_through_time:
         return []
-    fail, warn = limits(facts, thresholds)
+    fail, warn = levels_in_force(facts, thresholds)
+    fatal = thresholds["fatal_decades"] if facts.rescales_gradients else fail
     if _collapsed(facts):
-        fail = warn = min(warn, thresholds["collapsed_decades"])
+        fail = warn = fatal = min(warn, thresholds["collapsed_decades"])
     profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
     losses = [(profile, lost) for profile in profiles if (lost := lost_decades(profile)) is not None]
     for limit in (fail, warn):
         for profile, lost in losses:
             if lost <= -limit:
-                return [_finding(facts, profile, lost, fail, warn)]
+                gone = _collapsed(facts) or profile.decades is None
+                lasts = math.inf if gone else lasting(facts, [-lost for _, lost in losses])
+                return [_finding(facts, profile, lost, (fatal, fail, warn), lasts)]
     return []
 
 
@@ -45,7 +53,7 @@ def _collapsed(facts: Facts) -> bool:
     return cosine is not None and cosine >= levels.FAIL_TOKEN_COSINE.value
 
 
-def limits(facts: Facts, thresholds: Levels) -> tuple[float, float]:
+def levels_in_force(facts: Facts, thresholds: Levels) -> tuple[float, float]:
     """Return the error and warning levels in decades for the optimizer that was used."""
     if facts.rescales_gradients:
         return thresholds["decades"], thresholds["warn_decades"]
@@ -63,10 +71,13 @@ def lost_decades(profile: DepthProfile) -> float | None:
     return decades if decades is not None and decades <= -ZERO_START_DECADES else None
 
 
-def _finding(facts: Facts, profile: DepthProfile, lost: float, fail: float, warn: float) -> Finding:
+def _finding(
+    facts: Facts, profile: DepthProfile, lost: float, limits: tuple[float, float, float], lasts: float
+) -> Finding:
+    fatal, fail, warn = limits
     place = depth_culprit(profile, lost)
     slope = profile.decades_per_block
-    severe = lost <= -fail and profile.num_blocks >= FEWEST_BLOCKS
+    severe = lasts >= fail and profile.num_blocks >= FEWEST_BLOCKS
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)
@@ -78,6 +89,7 @@ def _finding(facts: Facts, profile: DepthProfile, lost: float, fail: float, warn
         message=(
             f"The gradient shrinks {factor(lost)} times ({signed(lost)} decades) on its way from `{last}` back to "
             f"`{first}`{_share(place, profile)}{when(profile)}."
+            + (RECOVERS if lost <= -fail and lasts < fatal else "")
         ),
         evidence={
             "decades": lost,
@@ -88,6 +100,7 @@ def _finding(facts: Facts, profile: DepthProfile, lost: float, fail: float, warn
             "num_blocks": profile.num_blocks,
             "step": profile.step,
             "reaches_zero": profile.decades is None,
+            "may_recover": severe and lasts < fatal,
         },
         advice=_advice(facts, place),
         file=file,
@@ -157,9 +170,10 @@ is what counts: 0.9 per layer is 4e-5 after 96 layers. The first layers then sta
 everything above learns from noise. The total decides, not the slope: a small loss per block over many blocks kills, a
 steep one over four blocks does not.""",
     false_positives="""
-Adam rescales every tensor, so it tolerates about two decades more than SGD; the level follows the optimizer. A
-network that is only fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this
-rule's: see GS105 (dead), GS106 (cut) and GS109 (zero by design).""",
+Adam rescales every tensor, so it tolerates more than SGD: the level follows the optimizer, and between 3.5 and 6.5
+decades the verdict under Adam is a risk and not an end. What the first steps undo only warns. A network that is only
+fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this rule's: see GS105
+(dead), GS106 (cut) and GS109 (zero by design).""",
     example="""
 ```python
 # 16 layers, default init: each passes on about a seventh of the gradient, a ten-trillionth is left.
@@ -187,6 +201,7 @@ RULE = Rule(
     summary="The gradient shrinks on its way to the first block.",
     thresholds=(
         levels.FAIL_DECADES,
+        levels.FATAL_DECADES,
         levels.WARN_DECADES,
         levels.FAIL_DECADES_SGD,
         levels.WARN_DECADES_SGD,

@@ -10,7 +10,8 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
-from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, limits, when
+from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, levels_in_force, when
+from gradscope.rules.lasting import lasting
 from gradscope.rules.numbers import count, factor, signed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
@@ -19,22 +20,26 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Compare the excess at the first and the last watched step with the optimizer's levels; the worse one counts."""
     if facts.runs_through_time:
         return []
-    fail, warn = limits(facts, thresholds)
+    fail, warn = levels_in_force(facts, thresholds)
     profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
     grown = [(profile, excess) for profile in profiles if (excess := facts.excess_decades(profile)) is not None]
     for limit in (fail, warn):
         for profile, excess in grown:
             if excess >= limit:
-                return [_finding(facts, profile, excess, fail, warn)]
+                lasts = lasting(facts, [excess for _, excess in grown]) >= fail
+                return [_finding(facts, profile, excess, (fail, warn), lasts=lasts)]
     return []
 
 
-def _finding(facts: Facts, profile: DepthProfile, excess: float, fail: float, warn: float) -> Finding:
+def _finding(
+    facts: Facts, profile: DepthProfile, excess: float, limit: tuple[float, float], *, lasts: bool
+) -> Finding:
+    fail, warn = limit
     decades = profile.decades or 0.0
     predicted = facts.predicted_decades(profile.step)
     place = depth_culprit(profile, decades)
     slope = profile.decades_per_block
-    severe = excess >= fail and profile.num_blocks >= FEWEST_BLOCKS
+    severe = lasts and profile.num_blocks >= FEWEST_BLOCKS
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)
@@ -52,6 +57,7 @@ def _finding(facts: Facts, profile: DepthProfile, excess: float, fail: float, wa
             f"The gradient grows {factor(decades)} times ({signed(decades)} decades{explained}{alone}{per_block}) "
             "on its way "
             f"from `{last}` back to `{first}`{when(profile)}."
+            + (" The first steps calm it, so it may still train." if excess >= fail and not lasts else "")
         ),
         evidence={
             "decades": decades,
@@ -122,8 +128,9 @@ hardly move; clipping then scales the whole network by what its first layer does
 overflow.""",
     false_positives="""
 Pre-LN, Peri-LN and ResNets have larger gradients in early layers by design (a factor of 3 to 10 for 10 to 100
-blocks); that part is subtracted. Residual networks without a norm that start their branches at zero do not explode at
-all.""",
+blocks); that part is subtracted. Under Adam, growth that the first steps undo (plain networks with BatchNorm calm
+down as soon as they move) only warns. Residual networks without a norm that start their branches at zero do not
+explode at all.""",
     example="""
 ```python
 class Block(nn.Module):                      # the variance of the stream doubles in each block
@@ -152,7 +159,7 @@ RULE = Rule(
     name="exploding-with-depth",
     severity="error",
     summary="The gradient grows on its way to the first block, beyond what a growing stream explains.",
-    thresholds=(levels.FAIL_DECADES, levels.WARN_DECADES, levels.FAIL_DECADES_SGD, levels.WARN_DECADES_SGD),
+    thresholds=(levels.FAIL_GROWTH, levels.WARN_DECADES, levels.FAIL_GROWTH_SGD, levels.WARN_GROWTH_SGD),
     check=check,
     doc=DOC,
 )

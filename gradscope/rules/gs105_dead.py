@@ -13,6 +13,14 @@ from gradscope.rules.rule import Levels, Rule, RuleDoc
 MOST_PLACES = 5
 """Findings (count) printed for separate dead places; the last one says how many more there are."""
 
+SIDE_PART = 0.05
+"""Share of the parameters (fraction) up to which a silent part without a visible cause is a remark, not an error."""
+
+HALF = 0.5
+"""Share of the parameters (fraction) from which no loss or input explains the silence away."""
+
+EXCUSE = " Nothing was seen that closes the way, so it may be meant, or the loss may not need this part."
+
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     """Report every separate place where the gradient stops, in forward order; underflow is left to other rules."""
@@ -31,6 +39,21 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     ]
 
 
+def _is_closed(region: Region) -> bool:
+    """Whether what closes the way was seen: units that are all off, or factors that are all zero."""
+    return region.next_is_off or region.zero_factors
+
+
+def _may_be_meant(facts: Facts, share: float) -> bool:
+    """Whether a zero without a visible cause may be nobody's fault.
+
+    A small side part is often silent by design (the router of a single expert, a choice that is made hard), and a loss
+    or an input that gradscope made up need not reach every head.
+    """
+    origin = facts.provenance
+    return share < SIDE_PART or (share < HALF and (origin.loss_synthetic or origin.inputs_synthetic))
+
+
 def _only_selects(region: Region) -> bool:
     """Whether only queries and keys are silent: attention over a single key, which has nothing to choose (GS305)."""
     return all(p.role in ("query", "key") for p in region.parameters)
@@ -41,13 +64,14 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
     last = facts.steps[-1]
     names = [parameter.name for parameter in region.parameters]
     more = f" {count(further, 'more place')} like it." if further > 0 else ""
-    severity: Severity = "error" if certain and not region.only_input else "warning"
+    excused = not _is_closed(region) and _may_be_meant(facts, share)
+    severity: Severity = "error" if certain and not region.only_input and not excused else "warning"
     return Finding(
         code="GS105",
         severity=severity,
         module=region.culprit,
         call=region.call,
-        message=_message(region, names, certain, last) + more,
+        message=_message(region, names, certain, last) + (EXCUSE if excused else "") + more,
         evidence={
             "zero_parameters": len(names),
             "share_of_parameters": share,

@@ -47,18 +47,20 @@ def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float)
     names = [p.name for p in lost if not module or p.name == module or p.name.startswith(module + ".")]
     cut = _cut_of(facts, names[0])
     file, line = (cut.file, cut.line) if cut and cut.file else facts.place(module)
+    published = (cut is None or cut.file is None) and facts.place(module) == (None, None)
     where = ""
     if cut is not None:
         at = f" ({cut.file}:{cut.line})" if cut.file and cut.line else ""
         where = f": the graph is cut by {cut.op or 'an operation'} in `{cut.module or 'the model'}`{at}"
     return Finding(
         code="GS106",
-        severity="error",
+        severity="warning" if published else "error",
         module=module,
         message=(
             f"`{module or 'the model'}` runs and its {count(len(names), 'parameter')} ({listed(names)}) require a "
             "gradient, "
             f"but none can reach them{where}."
+            + (" That is the library's own design: such a part is trained apart or not at all." if published else "")
         ),
         evidence={
             "parameters": len(names),

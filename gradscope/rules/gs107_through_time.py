@@ -46,6 +46,11 @@ def _severity(time: TimeProfile, thresholds: Levels) -> Severity | None:
     return "warning" if decades <= -thresholds["warn_decades"] else None
 
 
+def _may_recover(facts: Facts, time: TimeProfile, thresholds: Levels) -> bool:
+    """Whether Adam may still train it: the recurrent weights grow until the gradient comes back further."""
+    return facts.rescales_gradients and time.decades is not None and -thresholds["fatal_decades"] < time.decades < 0
+
+
 def _size(time: TimeProfile) -> float:
     return abs(time.decades) if time.decades is not None else float("inf")
 
@@ -76,6 +81,7 @@ def _finding(facts: Facts, time: TimeProfile, severity: Severity, thresholds: Le
             "decades_per_call": time.decades_per_call,
             "calls": calls,
             "unreached_calls": time.num_unreached,
+            "may_recover": _may_recover(facts, time, thresholds),
         },
         _advice(grows),
     )
@@ -130,7 +136,12 @@ RULE = Rule(
     name="through-time",
     severity="error",
     summary="The gradient vanishes or explodes between the first and the last call of one module.",
-    thresholds=(levels.FAIL_TIME_DECADES, levels.WARN_TIME_DECADES, levels.FAIL_TIME_EXPLOSION),
+    thresholds=(
+        levels.FAIL_TIME_DECADES,
+        levels.FATAL_TIME_DECADES,
+        levels.WARN_TIME_DECADES,
+        levels.FAIL_TIME_EXPLOSION,
+    ),
     check=check,
     doc=DOC,
 )

@@ -9,6 +9,7 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import depth_culprit, finding_at, station_module, surroundings
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.lasting import lasting, size_is_fatal
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 ALIKE_SAMPLES = 0.975
@@ -26,7 +27,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if kappa < min(limit, thresholds["warn_kappa"]) or not _comparable(facts):
         return []
     severity: Severity = "error" if kappa >= limit else "info" if _has_tokens(facts) else "warning"
-    if _size_alone_fails(facts):
+    if size_is_fatal(facts):
         severity = "info"
     profile = facts.profile
     module = station_module(depth_culprit(profile, profile.decades or 0.0).station) if profile else ""
@@ -41,7 +42,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             {
                 "jacobian_anisotropy": kappa,
                 "threshold_kappa": limit if severity == "error" else thresholds["warn_kappa"],
-                "excess_decades": _largest_excess(facts),
+                "excess_decades": max(_excesses(facts), key=abs, default=0.0),
             },
             _advice(facts),
         )
@@ -55,29 +56,40 @@ def _failing_level(facts: Facts, thresholds: Levels) -> float:
     Peri-LN of 12 blocks has 14 at 12 tokens of width 32 and 88 at 16 tokens of width 64. A second sign settles it: a
     gradient that changes along the depth beyond the stream law, or tokens that are alike.
     """
-    if _largest_excess(facts) >= thresholds["decades"]:
+    if _largest_loss(facts) >= thresholds["decades"]:
         return thresholds["warn_kappa"]
+    if _lasting_growth(facts) >= thresholds["decades"]:
+        return thresholds["kappa_with_growth" if facts.rescales_gradients else "warn_kappa"]
     if not _has_tokens(facts):
         samples = facts.last_cosine("sample_cosine") or 0.0
         slow = not facts.rescales_gradients and samples >= ALIKE_SAMPLES
         return thresholds["sgd_kappa" if slow else "kappa"]
-    alike = max(facts.token_cosines, default=0.0) >= levels.WARN_LATER_TOKEN_COSINE.value
-    return thresholds["kappa"] if alike else math.inf
+    return thresholds["kappa"] if _tokens_alike(facts) else math.inf
+
+
+def _tokens_alike(facts: Facts) -> bool:
+    """Whether tokens are alike and were so from the start: a first step can push all of them one way for a while."""
+    cosines = facts.token_cosines
+    return cosines[0] >= levels.WARN_TOKEN_COSINE.value and max(cosines) >= levels.WARN_LATER_TOKEN_COSINE.value
 
 
 def _has_tokens(facts: Facts) -> bool:
     return bool(facts.token_cosines)
 
 
-def _largest_excess(facts: Facts) -> float:
+def _excesses(facts: Facts) -> list[float]:
     profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
-    return max((abs(facts.excess_decades(profile) or 0.0) for profile in profiles), default=0.0)
+    return [facts.excess_decades(profile) or 0.0 for profile in profiles]
 
 
-def _size_alone_fails(facts: Facts) -> bool:
-    """Whether the gradient's size fails already: GS101 or GS102 name the place, and lost directions come with it."""
-    fail = levels.FAIL_DECADES if facts.rescales_gradients else levels.FAIL_DECADES_SGD
-    return _largest_excess(facts) >= fail.value
+def _largest_loss(facts: Facts) -> float:
+    return max((-excess for excess in _excesses(facts)), default=0.0)
+
+
+def _lasting_growth(facts: Facts) -> float:
+    """Return the growth that counts: what the first steps undo was the start's alone."""
+    excesses = _excesses(facts)
+    return lasting(facts, excesses) if excesses else 0.0
 
 
 def _comparable(facts: Facts) -> bool:
@@ -149,6 +161,7 @@ RULE = Rule(
     thresholds=(
         levels.FAIL_ANISOTROPY,
         levels.FAIL_ANISOTROPY_SGD,
+        levels.FAIL_ANISOTROPY_WITH_GROWTH,
         levels.WARN_ANISOTROPY,
         levels.ANISOTROPY_WITH_DECADES,
     ),

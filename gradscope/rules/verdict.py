@@ -123,13 +123,13 @@ def judge(facts: Facts, findings: Sequence[Finding]) -> tuple[Verdict, str]:
 
 
 def _ground(finding: Finding) -> Ground | None:
-    """Weigh a finding; what concerns less than half of the parameters is a risk to the model, not its end."""
+    """Weigh a finding; what concerns less than half of the parameters, or may heal, is a risk and not the end."""
     known = WEIGHTS.get(finding.code)
     if known is None or finding.severity == "info":
         return None
     weight = known.error if finding.severity == "error" else known.warning
     share = finding.evidence.get("share_of_parameters")
-    if isinstance(share, float) and share < HALF:
+    if (isinstance(share, float) and share < HALF) or finding.evidence.get("may_recover"):
         weight = min(weight, RISK)
     family = FAMILIES.get(finding.code, finding.code)
     return Ground(weight, _sentence(known.reason, finding), family)

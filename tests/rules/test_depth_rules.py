@@ -19,7 +19,7 @@ def test_a_flat_stack_is_healthy():
     assert not [f for f in diagnosis.findings if f.severity != "info"]
 
 
-@pytest.mark.parametrize(("per_block", "code"), [(-0.5, "GS101"), (0.5, "GS102")])
+@pytest.mark.parametrize(("per_block", "code"), [(-0.6, "GS101"), (0.5, "GS102")])
 def test_a_steady_change_is_blamed_on_the_first_block(per_block, code):
     finding = only(stack(12, decades_per_block=per_block), code)
     assert finding.severity == "error"
@@ -27,6 +27,31 @@ def test_a_steady_change_is_blamed_on_the_first_block(per_block, code):
     assert (finding.file, finding.line) == ("model.py", 5)
     assert finding.evidence["decades"] == pytest.approx(12 * per_block)
     assert diagnose(stack(12, decades_per_block=per_block)).verdict == "will-not-train"
+
+
+def last_step(recording, change):
+    """The same run whose gradients along the stream are changed at the last watched step, by a factor per station."""
+    last = max(recording.watched_steps)
+    return edit(
+        recording, "stream_stats", "grad_norm",
+        lambda row: row["grad_norm"] * (change(row["station"]) if row["step"] == last else 1.0),
+    )
+
+
+def test_adam_may_train_what_sgd_cannot():
+    recording = stack(12, decades_per_block=-0.4)
+    assert only(recording, "GS101").severity == "error"
+    assert "rescales" in only(recording, "GS101").message
+    assert diagnose(recording).verdict == "at-risk"
+    assert diagnose(rename(recording, optimizer="sgd")).verdict == "will-not-train"
+
+
+@pytest.mark.parametrize(("per_block", "code"), [(-0.6, "GS101"), (0.5, "GS102")])
+def test_what_the_first_steps_undo_is_a_risk_under_adam_and_the_end_under_sgd(per_block, code):
+    healed = last_step(stack(12, decades_per_block=per_block), lambda station: 10 ** (per_block * station))
+    assert only(healed, code).severity == "warning"
+    assert diagnose(healed).verdict == "at-risk"
+    assert diagnose(rename(healed, optimizer="sgd")).verdict == "will-not-train"
 
 
 def test_a_cliff_is_blamed_alone():
@@ -47,6 +72,7 @@ def test_sgd_is_held_to_a_stricter_level_than_adam():
 def test_the_level_is_the_users_to_set():
     recording = stack(10, decades_per_block=-0.5)
     assert only(recording, "GS101", GS101_decades=6.0, GS101_warn_decades=5.5) is None
+    assert diagnose(recording, {"GS101.fatal_decades": 4.5}).verdict == "will-not-train"
 
 
 def test_growth_that_the_stream_explains_is_not_exploding():

@@ -88,8 +88,15 @@ def test_few_directions_and_a_decade_of_change_condemn_together():
     assert [f.severity for f in found(recording, "GS108")] == ["error"]
 
 
+def test_growth_needs_more_lost_directions_than_loss_does():
+    growing = observing("jacobian_anisotropy", {"": 50.0}, recording=stack(8, decades_per_block=0.2))
+    assert "error" not in [f.severity for f in found(growing, "GS108")]
+    growing = observing("jacobian_anisotropy", {"": 60.0}, recording=stack(8, decades_per_block=0.2))
+    assert [f.severity for f in found(growing, "GS108")] == ["error"]
+
+
 def test_a_gradient_whose_size_fails_already_is_told_once():
-    recording = observing("jacobian_anisotropy", {"": 90.0}, recording=stack(8, decades_per_block=-0.6))
+    recording = observing("jacobian_anisotropy", {"": 90.0}, recording=stack(8, decades_per_block=-0.9))
     assert [f.severity for f in found(recording, "GS108")] == ["info"]
     assert [f.severity for f in found(recording, "GS101")] == ["error"]
 

@@ -88,6 +88,21 @@ def test_a_block_behind_a_residual_stream_puts_the_model_at_risk_only():
     assert diagnosis.verdict == "at-risk"
 
 
+def test_a_small_part_that_nothing_seen_closes_is_no_error():
+    modules, parameters = {"layers.2.norm", "layers.2.fc"}, {"layers.2.norm.weight", "layers.2.fc.weight"}
+    (finding,) = found(silence(stack(40), modules, parameters), "GS105")
+    assert (finding.severity, finding.module) == ("warning", "layers.2.fc")
+    assert "may be meant" in finding.message
+
+
+def test_a_loss_that_was_made_up_need_not_reach_every_head():
+    modules, parameters = {"layers.2.norm", "layers.2.fc"}, {"layers.2.norm.weight", "layers.2.fc.weight"}
+    recording = silence(stack(6), modules, parameters)
+    assert [f.severity for f in found(recording, "GS105")] == ["error"]
+    assert [f.severity for f in found(rename(recording, loss_synthetic=True), "GS105")] == ["warning"]
+    assert [f.severity for f in found(dead_relu(loss_synthetic=True), "GS105")] == ["error"]
+
+
 def test_zero_at_first_and_alive_later_is_by_design_where_a_weight_starts_at_zero():
     recording = silence(stack(6), {"layers.2.norm"}, {"layers.2.norm.weight"}, {0})
     names = recording.tables["parameters"]["name"]
@@ -126,6 +141,10 @@ def test_an_encoder_before_all_that_trains_is_disconnected_even_where_the_cut_wa
     recording = copied(cut(chain(ENCODER), "encoder."))
     assert not found(recording, "GS106")
     add(recording.tables["confessions"], what="where gradients are cut", why="running the forward again raised")
+    (finding,) = found(recording, "GS106")
+    assert (finding.severity, finding.module) == ("warning", "encoder")  # no file is known: a library's own design
+    add(recording.tables["modules"], name="", type="Net", role="container", num_parameters=0, called=True,
+        file="model.py", line=3)
     (finding,) = found(recording, "GS106")
     assert (finding.severity, finding.module) == ("error", "encoder")
     assert diagnose(recording).verdict == "will-not-train"

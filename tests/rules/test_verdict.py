@@ -54,9 +54,9 @@ def test_the_machine_views_names_are_always_there():
 
 
 def test_a_raised_threshold_lets_a_network_pass():
-    recording = stack(12, decades_per_block=-0.4)
+    recording = stack(12, decades_per_block=-0.6)
     assert diagnose(recording).verdict == "will-not-train"
-    assert diagnose(recording, {"GS101.decades": 6, "GS101.warn_decades": 5.5}).verdict == "will-train"
+    assert diagnose(recording, {"GS101.decades": 8, "GS101.warn_decades": 7.5}).verdict == "will-train"
 
 
 def over_steps(recording: Recording, count: int) -> Recording:

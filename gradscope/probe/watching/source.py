@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-OWN_FOLDER = str(Path(__file__).parents[1])
+OWN_FOLDER = str(Path(__file__).parents[2])
 LIBRARY_FOLDERS = tuple(
     {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {str(Path(torch.__file__).parents[1])}
