@@ -61,7 +61,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     # Everything else that is one number of one thing at one step; OBSERVATIONS says what each metric is.
     # `module` is a module, parameter or site name ("" for the whole model); `call` its call, 0 by default.
     "observations": ("step", "metric", "module", "call", "value"),
-    # Gradient magnitudes of at most 2048 elements of each, evenly spread: counts[i] of them have
+    # Gradient magnitudes of at most 1024 elements of each, evenly spread: counts[i] of them have
     # floor(log2|g|) == first_log2 + i; `zeros` are exactly zero. `kind`: activation or parameter.
     "histograms": ("step", "name", "kind", "first_log2", "counts", "zeros", "nonfinite"),
     # Things that happened at a place: nonfinite_forward, nonfinite_backward, cut, eager, recomputed, error ...

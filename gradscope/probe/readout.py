@@ -126,12 +126,5 @@ def write_signals(
     tables: Tables, step: int, observations: Iterable[Observation], histograms: Iterable[Histogram]
 ) -> None:
     """Write what the signals saw."""
-    for seen in observations:
-        tables.add(
-            "observations", step=step, metric=seen.metric, module=seen.module, call=seen.call, value=seen.value
-        )
-    for histogram in histograms:
-        tables.add(
-            "histograms", step=step, name=histogram.name, kind=histogram.kind, first_log2=histogram.first_log2,
-            counts=histogram.counts, zeros=histogram.zeros, nonfinite=histogram.nonfinite,
-        )  # fmt: skip
+    tables.add_rows("observations", list(observations), Observation._fields, step=step)
+    tables.add_rows("histograms", list(histograms), Histogram._fields, step=step)

@@ -74,4 +74,4 @@ def test_histograms_count_every_element_of_a_small_gradient() -> None:
 def test_a_large_gradient_is_represented_by_few_elements() -> None:
     model = nn.Sequential(nn.Linear(512, 512, bias=False))
     seen = watch(model, lambda: model(torch.randn(4, 512)).square().sum())
-    assert 500 < sum(seen.histograms["parameter", "0.weight"].counts) <= 2048
+    assert 500 < sum(seen.histograms["parameter", "0.weight"].counts) <= 1024

@@ -3,8 +3,8 @@
 Entropy of a row over its visible keys, divided by log(number of visible keys): 1 is uniform attention, 0 a hard choice.
 Rows that see one key are left out. (Entropy collapse and logit growth: Dehghani 2023; Wortsman 2023.)
 
-Cost: default level; about a dozen kernels per attention call on one sample, 4 heads and 32 queries (a fused call has
-its logits recomputed for those), independent of batch and number of heads.
+Cost: default level; the logits of one sample, 4 heads and 32 queries are copied (a fused call has them recomputed, in
+half a dozen kernels), then a dozen kernels for the attention calls of one shape together.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradscope.probe.signals.gathered import Gathered
 from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext
 
 MAX_SAMPLES = 1
@@ -40,10 +41,10 @@ class Attention(Observer):
     def __init__(self, readings: Readings) -> None:
         super().__init__(readings)
         self._attention_modules: set[str] = set()
-        self._entropies: dict[tuple[str, int], list[Tensor]] = {}
+        self._logits = Gathered(entropy_and_peak)
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
-        self._entropies.clear()
+        self._logits.clear()
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
         if role == _ATTENTION_ROLE:
@@ -60,7 +61,7 @@ class Attention(Observer):
         else:
             logits = self._plain_logits(call, args, kwargs)
         if logits is not None and logits.shape[-1] > 1:
-            self._entropies.setdefault((call.module, call.call), []).append(entropy_and_peak(logits))
+            self._logits.add(Place(call.module, call.call), _copied_rows(logits))
 
     def _plain_logits(self, call: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         logits = args[0] if args else kwargs.get("input")
@@ -78,32 +79,35 @@ class Attention(Observer):
         return any(".".join(parts[:n]) in self._attention_modules for n in range(len(parts) + 1))
 
     def finish(self, context: StepContext) -> None:  # noqa: D102
-        for (module, call), pairs in self._entropies.items():
-            both = torch.stack(pairs)
-            place = Place(module, call)
-            self.readings.add_derived("attention_entropy", place, both[:, 0], _lowest)
-            self.readings.add_derived("attention_logit_max", place, both[:, 1], max)
-        self._entropies.clear()
+        found: dict[CallKey, list[list[float]]] = {}
+        self._logits.finish(self.readings, lambda key, numbers: found.setdefault(key, []).append(numbers))
+        self.readings.at_end(lambda: self._record(found))
+
+    def _record(self, found: dict[CallKey, list[list[float]]]) -> None:
+        """Write down the worst of the attentions inside each module call."""
+        for key, pairs in found.items():
+            entropies = [entropy for entropy, _ in pairs if not math.isnan(entropy)]
+            if entropies:
+                self.readings.add("attention_entropy", key.module, key.call, min(entropies))
+            self.readings.add("attention_logit_max", key.module, key.call, max(peak for _, peak in pairs))
 
 
-def entropy_and_peak(logits: Tensor) -> Tensor:
-    """Return (mean normalised entropy, largest visible logit) of rows of logits over the last axis.
+def _copied_rows(logits: Tensor) -> Tensor:
+    return logits.to(torch.float32, copy=True).reshape(-1, logits.shape[-1])
 
-    The entropy is NaN where no row sees more than one key.
+
+def entropy_and_peak(logits_NRK: Tensor) -> Tensor:
+    """Return (mean normalised entropy, largest visible logit) of each of N sets of rows of logits over K keys.
+
+    The entropy is NaN where no row of a set sees more than one key.
     """
-    logits = logits.to(torch.float32)
-    visible = logits > MASKED_BELOW
+    visible = logits_NRK > MASKED_BELOW
     num_keys = visible.sum(-1)
-    log_p = torch.log_softmax(logits.masked_fill(~visible, -math.inf), dim=-1)
+    log_p = torch.log_softmax(logits_NRK.masked_fill(~visible, -math.inf), dim=-1)
     entropy = -(log_p.exp() * log_p.masked_fill(~visible, 0.0)).sum(-1)
     counted = num_keys > 1
-    normalised = torch.where(counted, entropy / num_keys.clamp_min(2).log(), 0.0).sum() / counted.sum()
-    return torch.stack([normalised, logits.amax()])
-
-
-def _lowest(numbers: list[float]) -> float | None:
-    known = [number for number in numbers if not math.isnan(number)]
-    return min(known) if known else None
+    shares = torch.where(counted, entropy / num_keys.clamp_min(2).log(), 0.0)
+    return torch.stack([shares.sum(1) / counted.sum(1), logits_NRK.amax((1, 2))], dim=1)
 
 
 def _stride(num_queries: int) -> int:

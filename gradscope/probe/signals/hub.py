@@ -124,9 +124,13 @@ class Signals:
         name = type(observer).__name__
         if name in self.failures or torch._C._functorch.peek_interpreter_stack() is not None:
             return
+        with_gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)  # `no_grad` does this in four times the time
         try:
-            with torch.no_grad(), torch._C.DisableTorchFunction():
+            with torch._C.DisableTorchFunction():
                 method(*args)
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError) as error:
             self.failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        finally:
+            torch._C._set_grad_enabled(with_gradients)
 

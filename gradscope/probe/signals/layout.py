@@ -16,6 +16,8 @@ _CHANNELS_FIRST = (
 )  # fmt: skip
 _SEQUENCE_DIMS = 3  # (B, T, D) or (B, C, T)
 _IMAGE_DIMS = 4  # (B, C, H, W) or (B, H, W, D)
+RUN = 4
+"""Neighbours that are looked at together where a tensor is represented by some of its elements."""
 
 
 class Layout:
@@ -82,7 +84,39 @@ def thinned(x: Tensor, max_elements: int, kept_axes: tuple[int, ...] = ()) -> Te
 
 def spread(x: Tensor, max_elements: int) -> Tensor:
     """Copy at most ``max_elements`` elements, evenly spread over the tensor, as one row."""
-    return thinned(x.detach(), max_elements).clone(memory_format=torch.contiguous_format).view(-1)
+    return spread_view(x, max_elements).clone(memory_format=torch.contiguous_format).view(-1)
+
+
+def spread_view(x: Tensor, max_elements: int) -> Tensor:
+    """View (or, where its strides allow no view, copy) what ``spread`` copies.
+
+    Of a large dense tensor these are short runs at equal distances in memory, exactly ``max_elements`` in all: what is
+    not in a cache arrives in lines of 16 numbers, and a line for every number would be most of the cost.
+    """
+    x = x.detach()
+    count = x.numel()
+    if count <= max_elements:
+        return x.reshape(-1)
+    num_runs = max_elements // RUN
+    step = _distance(count // num_runs, x.shape[-1])
+    if step < RUN or not (x.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(x)):
+        return thinned(x, max_elements).reshape(-1)
+    return x.as_strided((num_runs, RUN), (step, 1))
+
+
+def spread_alike(x: Tensor, y: Tensor, max_elements: int) -> tuple[Tensor, Tensor]:
+    """Copy the same elements, by index, of two tensors of one shape."""
+    if x.stride() == y.stride():
+        return spread(x, max_elements), spread(y, max_elements)
+    both = (thinned(tensor.detach(), max_elements) for tensor in (x, y))
+    one, other = (tensor.clone(memory_format=torch.contiguous_format).view(-1) for tensor in both)
+    return one, other
+
+
+@lru_cache(maxsize=1024)
+def _distance(longest: int, width: int) -> int:
+    """Return the largest distance that shares no factor with the last axis, so that all features are come by."""
+    return next((step for step in range(longest, 1, -1) if math.gcd(step, width) == 1), 1)
 
 
 @lru_cache(maxsize=1024)

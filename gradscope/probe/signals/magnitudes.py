@@ -1,27 +1,29 @@
 """Histograms of log2|g| of gradients, and what a narrower number format would lose of them.
 
-Each gradient is represented by at most 2048 of its elements, evenly spread. With n elements looked at, a share p is
-known to about sqrt(p (1 - p) / n): 0.2 % at p = 1 %.
+Each gradient is represented by at most 1024 of its elements, in 256 evenly spread runs of four. With n independent ones
+a share p is known to about sqrt(p (1 - p) / n): 0.3 % at p = 1 %, 0.6 % where neighbours are alike.
 
 Formats (smallest subnormal; half of it rounds to zero): fp16 2^-24, E5M2 2^-16, E4M3 2^-9 (Micikevicius 2018, 2022).
 Gradients are looked at as they flow, that is multiplied by the loss scale; histograms are divided by it again.
 
-Cost: default level; one strided copy of 2048 elements per gradient, then four kernels for all of them together.
+Cost: default level; one strided copy of 1024 elements per gradient, then six kernels for every 128 of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
 
-from gradscope.probe.signals.layout import spread
+from gradscope.probe.signals.layout import spread, spread_view
 from gradscope.probe.signals.observer import CallKey, Histogram, Observation, Observer, Place, Readings, StepContext
 
-MAX_ELEMENTS = 2048
+MAX_ELEMENTS = 1024
+SAMPLES_AT_ONCE = 128
+"""So many samples in float64 are a megabyte: what is worked on stays in the cache and is no new memory each time."""
 LOWEST_LOG2 = -160
 """Below float32's smallest subnormal, 2^-149; smaller float64 values count into this first bin."""
 HIGHEST_LOG2 = 131
@@ -60,27 +62,30 @@ class Magnitudes(Observer):
     def parameters(self, grads: Iterable[tuple[str, Tensor | None]]) -> None:  # noqa: D102
         for name, grad in grads:
             if grad is not None and grad.is_floating_point() and grad.layout is torch.strided:
-                self._samples.append(("parameter", Place(name), spread(grad, MAX_ELEMENTS)))
+                # No copy: gradients stay what they are until `finish`, which follows at once.
+                self._samples.append(("parameter", Place(name), spread_view(grad, MAX_ELEMENTS)))
 
     def finish(self, context: StepContext) -> None:  # noqa: D102
         scale_log2 = math.log2(context.loss_scale) if context.loss_scale else 0.0
-        alike: dict[tuple[torch.device, int], list[tuple[str, CallKey, Tensor]]] = {}
+        alike: dict[tuple[torch.device, torch.Size], list[tuple[str, CallKey, Tensor]]] = {}
         for sample in self._samples:
-            alike.setdefault((sample[2].device, sample[2].numel()), []).append(sample)
+            alike.setdefault((sample[2].device, sample[2].shape), []).append(sample)
         for group in alike.values():
-            counts = log2_counts(torch.stack([values.to(torch.float64) for _, _, values in group]))
-            owners = [(kind, key) for kind, key, _ in group]
-            self.readings.add_vector(counts.reshape(-1), partial(self._read, owners=owners, scale_log2=scale_log2))
+            for some in (group[i : i + SAMPLES_AT_ONCE] for i in range(0, len(group), SAMPLES_AT_ONCE)):
+                counts = log2_counts(torch.stack([values for _, _, values in some]).flatten(1))
+                owners = [(kind, key) for kind, key, _ in some]
+                self.readings.add_vector(counts.reshape(-1), partial(self._read, owners=owners, scale_log2=scale_log2))
         self._samples.clear()
 
     def _read(self, numbers: Tensor, owners: list[tuple[str, CallKey]], scale_log2: float) -> None:
         counts_SK = numbers.view(len(owners), _ROW)
         for metric, values in summaries(counts_SK).items():
-            for (_, key), value in zip(owners, values.tolist(), strict=True):
-                if not math.isnan(value):
-                    self.readings.observations.append(Observation(metric, key.module, key.call, value))
-        for (kind, key), counts in zip(owners, counts_SK, strict=True):
-            self.readings.histograms.append(_histogram(key, kind, counts, round(scale_log2)))
+            self.readings.observations.extend([
+                Observation(metric, key.module, key.call, value)
+                for (_, key), value in zip(owners, values.tolist(), strict=True)
+                if value == value  # noqa: PLR0124 - a share of nothing is NaN
+            ])
+        self.readings.histograms += _histograms(owners, counts_SK, round(scale_log2))
 
 
 def log2_counts(values_SN: Tensor) -> Tensor:
@@ -89,12 +94,20 @@ def log2_counts(values_SN: Tensor) -> Tensor:
     Returns:
         Counts of shape (S, bins + 2), on the device.
     """
-    exponent = torch.frexp(values_SN).exponent.to(torch.int64) - 1  # frexp's mantissa lies in [1/2, 1)
-    bins = exponent.clamp(LOWEST_LOG2, HIGHEST_LOG2) - LOWEST_LOG2
-    bins = torch.where(values_SN == 0, _ZERO, bins)
-    bins = torch.where(torch.isfinite(values_SN), bins, _NONFINITE)
-    counts = torch.zeros(values_SN.shape[0], _ROW, dtype=torch.float32, device=values_SN.device)
-    return counts.scatter_add_(1, bins, torch.ones_like(bins, dtype=torch.float32))
+    # In float64 every number of a narrower format is normal: its exponent is bits 52 to 62.
+    fields = values_SN.abs().to(torch.float64).view(torch.int64).bitwise_right_shift_(52)
+    bins = _bin_of_field(values_SN.device).index_select(0, fields.view(-1)).view(fields.shape)
+    ones = torch.ones(1, device=values_SN.device).expand(bins.shape)
+    return torch.zeros(len(bins), _ROW, device=values_SN.device).scatter_add_(1, bins, ones)
+
+
+@lru_cache(maxsize=8)
+def _bin_of_field(device: torch.device) -> Tensor:
+    """Return the bin of every exponent field of float64, 0 (zero) to 2047 (infinity and NaN); the bias is 1023."""
+    bins = torch.arange(2048, device=device).sub_(1023).clamp_(LOWEST_LOG2, HIGHEST_LOG2).sub_(LOWEST_LOG2)
+    bins[0].fill_(_ZERO)
+    bins[-1].fill_(_NONFINITE)
+    return bins
 
 
 def summaries(counts_SK: Tensor) -> dict[str, Tensor]:
@@ -114,14 +127,24 @@ def summaries(counts_SK: Tensor) -> dict[str, Tensor]:
     return result
 
 
-def _histogram(key: CallKey, kind: str, counts_K: Tensor, scale_log2: int) -> Histogram:
-    used = counts_K[:_NUM_BINS].nonzero().view(-1)
-    first, last = (int(used[0]), int(used[-1])) if used.numel() else (0, -1)
-    return Histogram(
-        name=key.module if key.call == 0 else f"{key.module}@{key.call}",
-        kind=kind,
-        first_log2=first + LOWEST_LOG2 - scale_log2,
-        counts=[int(count) for count in counts_K[first : last + 1].tolist()],
-        zeros=int(counts_K[_ZERO]),
-        nonfinite=int(counts_K[_NONFINITE]),
-    )
+def _histograms(owners: list[tuple[str, CallKey]], counts_SK: Tensor, scale_log2: int) -> list[Histogram]:
+    used_SK = counts_SK[:, :_NUM_BINS] > 0
+    firsts = used_SK.to(torch.uint8).argmax(1)
+    ends = torch.where(used_SK.any(1), _NUM_BINS - used_SK.flip(1).to(torch.uint8).argmax(1), firsts)
+    used_K = used_SK.any(0).nonzero().view(-1).tolist()  # all samples of a step together need few of the bins
+    low, high = (used_K[0], used_K[-1] + 1) if used_K else (0, 0)
+    rows = zip(
+        owners, counts_SK[:, low:high].to(torch.int64).tolist(), firsts.tolist(), ends.tolist(),
+        counts_SK[:, _ZERO:].to(torch.int64).tolist(), strict=True,
+    )  # fmt: skip
+    return [
+        Histogram(
+            name=key.module if key.call == 0 else f"{key.module}@{key.call}",
+            kind=kind,
+            first_log2=first + LOWEST_LOG2 - scale_log2,
+            counts=counts[first - low : end - low],
+            zeros=zeros,
+            nonfinite=nonfinite,
+        )
+        for (kind, key), counts, first, end, (zeros, nonfinite) in rows
+    ]

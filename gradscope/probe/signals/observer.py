@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,7 @@ class CallKey(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The plainest CallKey."""
 
     module: str
@@ -76,8 +75,7 @@ class StepContext:
     loss_scale: float | None = 1.0
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """A row of the recording's ``observations``, without its step."""
 
     metric: str
@@ -86,8 +84,7 @@ class Observation:
     value: float
 
 
-@dataclass(frozen=True)
-class Histogram:
+class Histogram(NamedTuple):
     """A row of the recording's ``histograms``, without its step."""
 
     name: str
@@ -110,6 +107,7 @@ class Readings:
     histograms: list[Histogram] = field(default_factory=list)
     pending: list[Tensor] = field(default_factory=list)
     _readers: list[Callable[[Tensor], None]] = field(default_factory=list)
+    _at_end: list[Callable[[], None]] = field(default_factory=list)
 
     def add(self, metric: str, module: str, call: int, value: Tensor | float) -> None:
         """Record one number of one thing, a host number at once and a device number when it arrives."""
@@ -136,18 +134,25 @@ class Readings:
         self.pending.append(values.detach())
         self._readers.append(reader)
 
+    def at_end(self, finish: Callable[[], None]) -> None:
+        """Have something done once all numbers that were added before have been handed out."""
+        self._at_end.append(finish)
+
     def read(self) -> None:
         """Transfer what is pending, one transfer per device, and hand the numbers to their readers."""
-        pending, readers = self.pending, self._readers
-        self.pending, self._readers = [], []
+        pending, readers, at_end = self.pending, self._readers, self._at_end
+        self.pending, self._readers, self._at_end = [], [], []
         arrived: dict[int, Tensor] = {}
         for device in dict.fromkeys(tensor.device for tensor in pending):
             indices = [i for i, tensor in enumerate(pending) if tensor.device == device]
-            flat = torch.cat([pending[i].reshape(-1).to(torch.float64) for i in indices]).cpu()
+            # Counts and float32 numbers are exact in float64; one conversion after the (promoting) concatenation.
+            flat = torch.cat([pending[i] for i in indices]).to(torch.float64).cpu()
             parts = torch.split(flat, [pending[i].numel() for i in indices])
             arrived.update(zip(indices, parts, strict=True))
         for i, reader in enumerate(readers):
             reader(arrived[i])
+        for finish in at_end:
+            finish()
 
 
 class Observer:

@@ -114,7 +114,8 @@ class AdditionRecorder(TorchFunctionMode):
         name: str = getattr(func, "__name__", "")
         if name not in SUMS:
             result = func(*args, **kwargs)
-            self._note(name, args, kwargs, result)
+            if isinstance(result, torch.Tensor | tuple | list) and type(result) is not torch.Size:
+                self._note(name, args, kwargs, result)
             if func in self.functions and self.on_function is not None:
                 self.on_function(func, args, kwargs, result)
             return result
@@ -195,8 +196,7 @@ class AdditionRecorder(TorchFunctionMode):
         self, name: str, terms: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[int | None, ...]:
         assert self._rows is not None
-        with torch.no_grad():
-            return tuple(self._rows.norm(as_added(name, terms, i, args, kwargs)) for i in range(len(terms)))
+        return tuple([self._rows.norm(as_added(name, terms, i, args, kwargs)) for i in range(len(terms))])
 
     # What autograd does not keep --------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class AdditionRecorder(TorchFunctionMode):
                 self.in_views[sequence] = operation_of(name, weighted=False)
         if name in PRODUCTS and len(args) > 1:
             self._note_factor(name, args, result, node)
-        tensors = list(tensors_among((args, tuple(kwargs.values())) if kwargs else args))
+        tensors = list(tensors_among((*args, *kwargs.values()) if kwargs else args))
         self._splice(tensors)
         if name in WEIGHTED or (name in PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
             for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors):

@@ -179,7 +179,7 @@ class Flows:
     def _incoming(self, take: Callable[[torch.Tensor], None]) -> Callable[[Gradients], None]:
         def hook(gradients: Gradients) -> None:
             if self.listening and gradients[0] is not None:
-                with torch.no_grad(), torch._C.DisableTorchFunction():
+                with torch._C.DisableTorchFunction():
                     take(gradients[0].detach())
 
         return hook
@@ -200,7 +200,7 @@ class Flows:
                 return
             gradient = gradients[position] if position < len(gradients) else None
             if gradient is not None or empty:
-                with torch.no_grad(), torch._C.DisableTorchFunction():
+                with torch._C.DisableTorchFunction():
                     take(None if gradient is None else gradient.detach())
 
         return hook
@@ -209,7 +209,7 @@ class Flows:
         def hook(gradients: Gradients) -> None:
             gradient = gradients[output_nr] if output_nr < len(gradients) else None
             if self.listening and gradient is not None:
-                with torch.no_grad(), torch._C.DisableTorchFunction():
+                with torch._C.DisableTorchFunction():
                     self._take_station(number, gradient.detach())
 
         return hook

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from torch.autograd.function import BackwardCFunction
@@ -61,28 +62,39 @@ class Trace:
         return self.stripped
 
 
-
 class Graph:
     """Operations in execution order, with what each takes in.
 
     Attributes:
         nodes: Autograd nodes or `Trace` objects.
         names: The operation of each node.
-        effects: What each does to a stream.
         inputs: For each node the tensors it takes, with their position among the node's inputs.
         sequences: The autograd sequence number of each node (fractional for traces).
-        parametric: Whether a node's output is computed from parameters alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, in_views: Mapping[int, str]) -> None:
         self.nodes: list[Any] = []
         self.names: list[str] = []
-        self.effects: list[Effect] = []
         self.inputs: list[list[tuple[int, int, int]]] = []
         self.sequences: list[float] = []
-        self.parametric: list[bool] = []
         self.index: dict[Any, int] = {}
+        self._in_views = in_views
         self._consumers: list[list[tuple[int, int, int]]] | None = None
+
+    # What follows is worked out when asked for: a step whose graph is that of an earlier one never asks.
+
+    @cached_property
+    def effects(self) -> list[Effect]:
+        """What each does to a stream."""
+        return [_effect(node, name, self._in_views) for node, name in zip(self.nodes, self.names, strict=True)]
+
+    @cached_property
+    def parametric(self) -> list[bool]:
+        """Whether a node's output is computed from parameters alone."""
+        known: list[bool] = []
+        for number in range(len(self.nodes)):
+            known.append(_is_parametric(self, number, known))
+        return known
 
     @property
     def consumers(self) -> list[list[tuple[int, int, int]]]:
@@ -175,28 +187,26 @@ def _spliced(edge: tuple[Any, int, int], splices: Mapping[tuple[int, int], Trace
 
 
 def _ordered(found: dict[Any, list[tuple[Any, int, int]]], in_views: Mapping[int, str]) -> Graph:
-    keyed = [(_sequence(node), i, node) for i, node in enumerate(found)]
-    keyed.sort(key=lambda item: item[:2])
-    order = {node: i for i, (_, _, node) in enumerate(keyed)}
-    if any(order[source] >= order[node] for node, edges in found.items() for source, _, _ in edges):
+    sequences = [_sequence(node) for node in found]
+    nodes = list(found)
+    nodes = [nodes[i] for i in sorted(range(len(nodes)), key=sequences.__getitem__)]
+    order = {node: i for i, node in enumerate(nodes)}
+    inputs = [[(order[source], number, position) for source, number, position in found[node]] for node in nodes]
+    if any(source >= node for node, edges in enumerate(inputs) for source, _, _ in edges):
         order = _topological(found)  # several threads number their nodes independently
-    graph = Graph()
-    graph.index = order
-    graph.nodes = sorted(found, key=order.__getitem__)
-    for node in graph.nodes:
-        trace = isinstance(node, Trace)
-        name = node.name if trace else operation(node.name())
-        inputs = [(order[source], number, position) for source, number, position in found[node]]
-        graph.names.append(name)
-        graph.effects.append(_effect(node, name, trace, in_views))
-        graph.inputs.append(inputs)
-        graph.sequences.append(_sequence(node))
-        graph.parametric.append(_is_parametric(node, graph, inputs, trace))
+        nodes = sorted(found, key=order.__getitem__)
+        inputs = [[(order[source], number, position) for source, number, position in found[node]] for node in nodes]
+        sequences = [_sequence(node) for node in nodes]
+    else:
+        sequences.sort()
+    graph = Graph(in_views)
+    graph.index, graph.nodes, graph.inputs, graph.sequences = order, nodes, inputs, sequences
+    graph.names = [node.name if isinstance(node, Trace) else operation(node.name()) for node in nodes]
     return graph
 
 
-def _effect(node: Any, name: str, trace: bool, in_views: Mapping[int, str]) -> Effect:
-    if trace and not name:
+def _effect(node: Any, name: str, in_views: Mapping[int, str]) -> Effect:
+    if not name and isinstance(node, Trace):
         return Effect.LEAF
     if isinstance(node, BackwardCFunction):
         return Effect.OPAQUE
@@ -209,24 +219,25 @@ def _effect(node: Any, name: str, trace: bool, in_views: Mapping[int, str]) -> E
 _IN_PLACE = frozenset({Effect.BEND, Effect.SCALE, Effect.HAND_ON})
 
 
-def _is_parametric(node: Any, graph: Graph, inputs: list[tuple[int, int, int]], trace: bool) -> bool:
-    if trace:
+def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
+    node, inputs = graph.nodes[number], graph.inputs[number]
+    if isinstance(node, Trace):
         return False
     if not inputs:
         return isinstance(getattr(node, "variable", None), Parameter)
-    if not all(graph.parametric[source] for source, _, _ in inputs):
+    if not all(known[source] for source, _, _ in inputs):
         return False
-    effect = graph.effects[-1]
+    effect = graph.effects[number]
     if effect is Effect.ATTEND or effect is Effect.RECUR or (effect is Effect.PROJECT and _lacks_data(node)):
         return False
-    return not _repeats_tokens(node, graph, inputs)
+    return not _repeats_tokens(graph, number)
 
 
-def _repeats_tokens(node: Any, graph: Graph, inputs: list[tuple[int, int, int]]) -> bool:
+def _repeats_tokens(graph: Graph, number: int) -> bool:
     """Learned queries become data where they are repeated for every sample; a weight never is."""
-    if graph.names[-1] not in {"Expand", "Repeat"}:
+    if graph.names[number] not in {"Expand", "Repeat"}:
         return False
-    before, after = graph.shape(inputs[0][:2]), shape_of(node, 0)
+    before, after = graph.shape(graph.inputs[number][0][:2]), shape_of(graph.nodes[number], 0)
     if before is None or after is None:
         return False
     return math.prod(after) > math.prod(before) and sum(size > 1 for size in before) > 1

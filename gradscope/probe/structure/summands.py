@@ -15,7 +15,8 @@ def tensors_among(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
     """Yield the tensors among some arguments, and in tuples and lists among them."""
     for value in values:
         if isinstance(value, torch.Tensor):
-            if not is_lazy(value):  # a parameter without a shape takes part in nothing yet
+            # A parameter without a shape takes part in nothing yet.
+            if type(value) is torch.Tensor or not is_lazy(value):
                 yield value
         elif isinstance(value, tuple | list):
             yield from tensors_among(tuple(value))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -19,12 +20,12 @@ from torch import nn
 from gradscope.probe.watching.replay import Replay
 from gradscope.probe.watching.tensors import (
     Edge,
-    differentiable,
     edge_of,
+    given,
     inside_transform,
+    listed,
     num_elements,
     shapes_in,
-    tensors_in,
 )
 
 _REINDEX_LIMIT = 16
@@ -166,7 +167,7 @@ class CallTracker:
         if not self.given and call.parent is None:
             self.given = shapes_in((args, kwargs))
         if call.differentiable and not inside_transform():
-            call.inputs = tuple(edge_of(tensor) for tensor in tensors_in((args, kwargs)) if differentiable(tensor))
+            call.inputs = tuple([edge_of(tensor) for tensor in given(args, kwargs) if tensor.requires_grad])
         elif not call.differentiable:
             self._replay.expect(call, args, kwargs)
         for listener in self.listeners:
@@ -183,14 +184,13 @@ class CallTracker:
         self._unwind(call)
         call.row = len(self.calls)
         self.calls.append(call)
-        found = list(tensors_in(output))
-        main = next((tensor for tensor in found if tensor.is_floating_point() or tensor.is_complex()), None)
-        main = main if main is not None or not found else found[0]
-        if main is not None:
+        found = listed(output)
+        if found:
+            main = next((tensor for tensor in found if tensor.is_floating_point() or tensor.is_complex()), found[0])
             call.shape = _shape(main)
-            call.dtype = str(main.dtype).removeprefix("torch.")
+            call.dtype = _name_of_dtype(main.dtype)
         if torch.is_grad_enabled() and not inside_transform():
-            call.outputs = tuple(edge_of(tensor) for tensor in found if differentiable(tensor))
+            call.outputs = tuple([edge_of(tensor) for tensor in found if tensor.requires_grad])
         for listener in tuple(self.listeners):  # a listener may take itself or others off
             if listener.left is not None:
                 listener.left(call, module, args, output)
@@ -210,7 +210,7 @@ class CallTracker:
         self._replay.close(call)
         if not torch.is_grad_enabled() or call.outputs:
             return
-        call.outputs = tuple(edge_of(tensor) for tensor in tensors_in(output) if differentiable(tensor))
+        call.outputs = tuple([edge_of(tensor) for tensor in listed(output) if tensor.requires_grad])
         for listener in self.listeners:
             if listener.replayed is not None:
                 listener.replayed(call, module, output)
@@ -238,7 +238,12 @@ class CallTracker:
 def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
     if tensor.is_nested:  # has no single shape
         return (num_elements(tensor),)
-    return tuple(int(size) for size in tensor.shape)
+    return tuple(tensor.shape)
+
+
+@cache
+def _name_of_dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 _active: tuple[CallTracker, ...] = ()

@@ -8,6 +8,8 @@ _NARROW_FLOATS = frozenset(
     dtype for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if (dtype := getattr(torch, name, None)) is not None
 )
+_WIDE_FLOATS = frozenset((torch.float32, torch.float64, torch.bfloat16, torch.float16))
+_ORDINARY = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 class UnreadableError(Exception):
@@ -43,12 +45,11 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 def readable(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor is an ordinary floating one: strided, real, on a device, of no special class."""
     return (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        type(tensor) in _ORDINARY
+        and tensor.dtype in _WIDE_FLOATS
         and tensor.layout is torch.strided
-        and tensor.is_floating_point()
         and not tensor.is_meta
         and not tensor.is_nested
-        and tensor.dtype not in _NARROW_FLOATS
         and not tensor.is_neg()
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )

@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.rows import Handle, Rows
-from gradscope.probe.watching.tensors import Edge, differentiable, edge_of, inside_transform, num_elements, tensors_in
+from gradscope.probe.watching.tensors import Edge, differentiable, edge_of, inside_transform, listed, num_elements
 
 _MAX_OUTPUTS = 4
 """Tensors of one output whose gradients are followed: the main one, and others in case it gets none (an LSTM of which
@@ -71,7 +71,7 @@ class Outputs:
             listener: Told of the gradient of the main output as well.
         """
         outputs: list[Output] = []
-        for tensor in tensors_in(value):
+        for tensor in listed(value):
             if tensor.is_floating_point() or tensor.is_complex():
                 outputs.append(self._output(tensor, measured=not outputs))
                 if len(outputs) == _MAX_OUTPUTS:
@@ -82,7 +82,7 @@ class Outputs:
 
     def add_replayed(self, call: Call, value: Any, listener: GradientListener | None = None) -> None:
         """Wait for the gradient of an output that was recomputed, this time with a graph."""
-        found = [t for t in tensors_in(value) if t.is_floating_point() or t.is_complex()]
+        found = [t for t in listed(value) if t.is_floating_point() or t.is_complex()]
         for output, tensor in zip(self.of_call.get(call, ()), found, strict=False):
             if differentiable(tensor):
                 self._hook(edge_of(tensor), output)

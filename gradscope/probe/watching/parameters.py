@@ -7,6 +7,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.probe.watching.listing import named_parameters
 from gradscope.probe.watching.rows import Handle, Rows
 
 
@@ -74,7 +75,7 @@ class Parameters:
         ]
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
-        return [(name, p) for name, p in self._model.named_parameters() if p.requires_grad]
+        return [(name, p) for name, p in named_parameters(self._model) if p.requires_grad]
 
     def _catch(self, name: str, parameter: nn.Parameter) -> None:
         with torch.enable_grad():
@@ -104,4 +105,4 @@ def _same(grad: torch.Tensor, before: tuple[torch.Tensor, int] | None) -> bool:
 
 def traces(model: nn.Module) -> list[tuple[int, int | None]]:
     """Return what changes when weights are updated or gradients cleared by hand: the versions of both."""
-    return [(p._version, None if p.grad is None else p.grad._version) for p in model.parameters()]
+    return [(p._version, None if p.grad is None else p.grad._version) for _, p in named_parameters(model)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,27 @@ class Tables:
     def add(self, table: str, **row: Any) -> int:
         """Append a row; columns left out are None. Return its number."""
         columns = self.columns[table]
+        assert row.keys() <= columns.keys(), f"unknown columns of {table}: {sorted(row.keys() - columns.keys())}"
         for column, values in columns.items():
-            values.append(row.pop(column, None))
-        assert not row, f"unknown columns of {table}: {sorted(row)}"
+            values.append(row.get(column))
         return len(next(iter(columns.values()))) - 1
+
+    def add_rows(self, table: str, rows: Sequence[tuple[Any, ...]], names: tuple[str, ...], **same: Any) -> None:
+        """Append many rows at once.
+
+        Args:
+            table: Which table.
+            rows: The rows, each with the columns `names` in order.
+            names: Columns in which they differ.
+            same: Columns in which they do not.
+        """
+        if rows:
+            columns = self.columns[table]
+            assert {*names, *same} == columns.keys(), f"other columns than those of {table}"
+            for name, values in zip(names, zip(*rows, strict=True), strict=True):
+                columns[name].extend(values)
+            for name, value in same.items():
+                columns[name].extend([value] * len(rows))
 
     def confess(self, what: str, why: str) -> None:
         """Say, once, what was not measured and why."""

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from gradscope.probe.watching.listing import named_parameters
 from gradscope.probe.watching.rows import Handle, Rows
 
 
@@ -20,7 +21,7 @@ class Updates:
 
     def __init__(self, model: nn.Module, rows: Rows, *, changes: bool = True) -> None:
         self._rows = rows
-        self._parameters = [(name, p) for name, p in model.named_parameters() if not (is_lazy(p) or p.is_meta)]
+        self._parameters = [(name, p) for name, p in named_parameters(model) if not (is_lazy(p) or p.is_meta)]
         self.before = {name: p.detach().clone() for name, p in self._parameters if changes and p.requires_grad}
         """The weights before the step."""
         self.weights: dict[str, Handle | None] = {}
@@ -40,4 +41,4 @@ class Updates:
 
 def steps_in_backward(model: nn.Module) -> bool:
     """Tell whether an optimizer may step as soon as a gradient is complete, inside the backward."""
-    return any(getattr(parameter, "_post_accumulate_grad_hooks", None) for parameter in model.parameters())
+    return any(getattr(parameter, "_post_accumulate_grad_hooks", None) for _, parameter in named_parameters(model))

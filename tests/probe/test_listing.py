@@ -1,0 +1,33 @@
+"""Parameters listed by our own walk are those that the model lists itself."""
+
+import pytest
+from torch import nn
+
+from gradscope.probe.watching.listing import named_parameters
+
+
+def _shared() -> nn.Module:
+    layer = nn.Linear(2, 2)
+    model = nn.Sequential(layer, nn.Sequential(nn.ReLU(), layer), nn.Linear(2, 2))
+    model[2].weight = layer.weight
+    model.register_parameter("scale", nn.Parameter(layer.bias.detach().clone()))
+    model.register_module("nothing", None)
+    return model
+
+
+class Renamed(nn.Linear):
+    def named_parameters(self, *args, **kwargs):
+        return ((f"flat.{name}", parameter) for name, parameter in super().named_parameters(*args, **kwargs))
+
+
+@pytest.mark.parametrize("make", [
+    _shared, lambda: Renamed(2, 2), lambda: nn.TransformerEncoderLayer(8, 2), lambda: nn.LSTM(3, 4, num_layers=2),
+    lambda: nn.ParameterDict({"a": nn.Parameter(nn.Linear(1, 1).weight), "b": None}),
+    lambda: nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)),
+])  # fmt: skip
+def test_order_names_and_objects_agree_with_torch(make) -> None:
+    model = make()
+    expected = list(model.named_parameters())
+    found = named_parameters(model)
+    assert [name for name, _ in found] == [name for name, _ in expected]
+    assert all(one is other for (_, one), (_, other) in zip(found, expected, strict=True))
