@@ -16,6 +16,11 @@ FEWEST_NUMBERS = 8
 "or -1."""
 
 
+ALMOST_EQUAL = 0.999
+"""Mean cosine between tokens from which they count as collapsed where kappa_J is unknown: of the networks that failed
+with collapsed tokens, all but those that had just begun to collapse were beyond it."""
+
+
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Judge the token cosine near the loss at the first and the last step; samples only where there are no tokens."""
     first, later = facts.last_cosine("token_cosine"), facts.last_cosine("token_cosine", later=True)
@@ -24,7 +29,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
         for value, name in ((first, "token_cosine"), (later, "later_token_cosine")):
             limit = thresholds[prefix + name]
             # A first optimizer step can push all tokens one way; only where they were alike before does it last.
-            if severity == "error" and (first or 0.0) < thresholds["warn_token_cosine"]:
+            if severity == "error" and ((first or 0.0) < thresholds["warn_token_cosine"] or not _narrows(facts)):
                 continue
             if value is not None and value >= limit:
                 return [_tokens(facts, value, severity, limit, later=name == "later_token_cosine")]
@@ -32,6 +37,15 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if first is None and samples is not None and samples >= thresholds["sample_cosine"] and _is_wide(facts):
         return [_samples(facts, samples, thresholds["sample_cosine"])]
     return []
+
+
+def _narrows(facts: Facts) -> bool:
+    """Whether likeness has cost the gradient its directions: a common offset makes tokens alike and harms nothing.
+
+    Where the Jacobian was not measured, the likeness must be so close that no offset alone explains it.
+    """
+    kappas = facts.observed("jacobian_anisotropy").values()
+    return max(kappas) >= levels.WARN_ANISOTROPY.value if kappas else max(facts.token_cosines) >= ALMOST_EQUAL
 
 
 def _is_wide(facts: Facts) -> bool:
@@ -101,9 +115,10 @@ Attention averages. Without a strong enough skip, tokens become the same vector 
 the gradient of queries and keys dies, and the loss stays at that of guessing by frequency. Gradient norms show none
 of it: a ten-layer Transformer without skips has perfectly ordinary norms at step 0 and a token cosine of 1.000.""",
     false_positives="""
-Tokens of a constant or heavily padded input *are* alike. A common offset (large biases) raises the cosine without
-harm; the level is set high for that reason. Tokens that only become alike in the first steps are a warning: they
-often part again. The sample cosine is a weak predictor and only warns at near-identity.""",
+Tokens of a constant or heavily padded input *are* alike. A common offset (large biases, small embeddings) raises the
+cosine without harm, so an error needs a second sign: κ_J of 40 or more (GS108), the gradient having lost directions.
+Tokens that only become alike in the first steps are a warning: they often part again. The sample cosine is a weak
+predictor and only warns at near-identity.""",
     example="""
 ```python
 def forward(self, x):

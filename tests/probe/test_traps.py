@@ -231,6 +231,11 @@ def test_custom_autograd_function_and_gradient_penalty():
     check(Net, run)
 
 
+def test_spectral_norm_whose_power_iteration_looks_at_the_weight_without_gradient():
+    check(lambda: nn.Sequential(nn.utils.spectral_norm(nn.Linear(D, D)), nn.Tanh(), nn.Linear(D, 3)),
+          lambda model: model(x()).square().mean())
+
+
 def test_inner_loop_with_its_own_gradients():
     class Net(nn.Module):
         def __init__(self):

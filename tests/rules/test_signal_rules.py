@@ -30,6 +30,12 @@ def test_collapsed_tokens_are_an_error_from_the_block_on_where_it_happens():
     assert diagnose(recording).metrics["token_cosine"] == 1.0
 
 
+@pytest.mark.parametrize(("kappa", "severity"), [(25.0, "warning"), (90.0, "error")])
+def test_an_offset_that_all_tokens_share_costs_no_direction_and_is_no_collapse(kappa, severity):
+    recording = observing("jacobian_anisotropy", {"": kappa}, recording=cosines([0.5] * 7 + [0.995]))
+    assert [f.severity for f in found(recording, "GS301")] == [severity]
+
+
 def test_similar_tokens_alone_do_not_make_a_risk():
     recording = cosines([0.1] * 7 + [0.95])
     assert found(recording, "GS301")[0].severity == "warning"

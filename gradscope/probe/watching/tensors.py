@@ -88,7 +88,8 @@ def edge_of(tensor: torch.Tensor) -> Edge:
     node = tensor.grad_fn
     if node is not None:
         return Edge(node, tensor.output_nr)
-    edge = get_gradient_edge(tensor)
+    # A view of a leaf that was taken under no_grad says that it requires grad, but has no place in the graph.
+    edge = get_gradient_edge(tensor._base if tensor._base is not None else tensor)
     return Edge(edge.node, edge.output_nr)
 
 
