@@ -5,7 +5,7 @@ ZOO_VENV ?= .venv-zoo
 BIN = $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup lint test zoo bench gpu docs
+.PHONY: setup lint test zoo bench gpu docs decades articles
 
 setup:
 	$(PYTHON) -m venv $(VENV)
@@ -36,3 +36,6 @@ gpu:
 
 docs:
 	$(BIN)/python -c "from gradscope.report.rule_pages import markdown; print(markdown(), end='')" > docs/rules.md
+
+decades:
+	$(BIN)/python -m tests.variants.measure_decades

@@ -11,6 +11,7 @@ _VASWANI = "Vaswani et al. 2017, arXiv:1706.03762"
 _XIONG = "Baevski & Auli 2018, arXiv:1809.10853; Xiong et al. 2020, arXiv:2002.04745"
 _DEEPNET = "Wang et al. 2022, DeepNet, arXiv:2203.00555"
 _MAGNETO = "Wang et al. 2022, Magneto, arXiv:2210.06423"
+_HYPER = "Zhu et al. 2024, Hyper-Connections, arXiv:2409.19606"
 _DEEPNORM: dict[str, Any] = {"placement": "post", "skip_scale": "deepnorm", "init": _XAVIER, "branch_init": "deepnorm"}
 _SUB_LN: dict[str, Any] = {"inner_norm": "sub-ln", "branch_init": "sub-ln", "init": _XAVIER}
 _GPT2: dict[str, Any] = {"structure": "decoder", "init": "gpt2", "position_std": 1.0}
@@ -265,14 +266,21 @@ BEYOND_ADDITION = (
     ),
     _transformer(
         "hyper-connections",
-        "four streams with learnt reading, writing and mixing; starts as Pre-LN",
-        "Zhu et al. 2024, Hyper-Connections, arXiv:2409.19606",
-        ("hyper",),
+        "four streams; each token decides how they are read, written and mixed; starts as Pre-LN",
+        _HYPER,
+        ("hyper", "hyper-connections-dynamic"),
         arrangement="hyper",
     ),
     _transformer(
+        "hyper-connections-static",
+        "four streams with learnt reading, writing and mixing, the same for every token; starts as Pre-LN",
+        _HYPER,
+        arrangement="hyper",
+        dynamic_streams=False,
+    ),
+    _transformer(
         "mhc",
-        "hyper-connections whose mixing is doubly stochastic (Sinkhorn); starts as Pre-LN",
+        "hyper-connections whose mixing is made doubly stochastic (Sinkhorn); starts as Pre-LN",
         "Xie et al. 2025, mHC, arXiv:2512.24880",
         arrangement="manifold-hyper",
     ),

@@ -7,9 +7,10 @@ from torch import nn
 
 from gradscope.variants.attention import FirstValues
 from gradscope.variants.block import Block, BottomToTopBlock, ParallelBlock
+from gradscope.variants.hyper import HyperBlock
 from gradscope.variants.norms import make_norm, through
 from gradscope.variants.stack import Stack, decoder_stack, encoder_stack, only_stack
-from gradscope.variants.streams import SINGLE, STREAM_ENDS, DualBlock, HyperBlock
+from gradscope.variants.streams import SINGLE, STREAM_ENDS, DualBlock
 from gradscope.variants.wiring import Wiring
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gradscope.variants.expected import EXPECTED_DECADES, Decades
+from gradscope.variants.expected import EXPECTED, Expected
+from gradscope.variants.expected_networks import EXPECTED_NETWORKS
 
 Family = Literal["transformer", "vision-transformer", "resnet", "block-stack", "mlp", "recurrent"]
 
@@ -39,6 +40,6 @@ class Variant:
         return self.sites_per_block * num_blocks
 
     @property
-    def expected_decades(self) -> Mapping[str, Decades]:
-        """Expected D at initialisation by init scheme, at `EXPECTED_DEPTHS` blocks; empty where it is not known."""
-        return EXPECTED_DECADES.get(self.name, {})
+    def expected(self) -> Mapping[str, Expected]:
+        """Expected D at initialisation by init scheme; empty for networks of a fixed depth and through time."""
+        return EXPECTED.get(self.name) or EXPECTED_NETWORKS.get(self.name, {})

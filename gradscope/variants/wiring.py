@@ -120,6 +120,7 @@ class Wiring:
         tied: The head shares the embedding's matrix.
         dropout: Probability at the end of each branch.
         streams: Streams of the hyper-connection arrangements.
+        dynamic_streams: Each token changes how its streams are read, written and mixed.
         gate_bias: Initial bias of the highway gates; negative carries the skip.
         branch_start: Where the learnt scalar of branch_scale "rezero" starts.
         eps: The norms' epsilon.
@@ -158,6 +159,7 @@ class Wiring:
     tied: bool = False
     dropout: float = 0.0
     streams: int = 4
+    dynamic_streams: bool = True
     gate_bias: float = -3.0
     branch_start: float = 0.0
     eps: float = 1e-5

@@ -44,6 +44,22 @@ def end_gradients(subject: Subject) -> tuple[torch.Tensor, torch.Tensor]:
     return start.grad, end.grad
 
 
+def time_gradients(subject: Subject) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss's gradients at the embeddings of the first and the last token of a recurrent network."""
+    kept: list[torch.Tensor] = []
+
+    def keep(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> None:
+        output.retain_grad()
+        kept.append(output)
+
+    batch = next(iter(subject.batches))
+    handle = subject.model.embed.register_forward_hook(keep)
+    subject.loss(subject.call(batch), batch).backward()
+    handle.remove()
+    assert kept[0].grad is not None
+    return kept[0].grad[:, 0], kept[0].grad[:, -1]
+
+
 def decades(name: str, seed: int = 0, **arguments: Any) -> float:
     """D = log10(|g_0| / |g_L|) of a variant at initialisation."""
     start, end = end_gradients(variants.subject(name, arguments, seed))

@@ -10,6 +10,7 @@ from torch import nn
 from gradscope.errors import TargetError
 from gradscope.variants import VARIANTS, build
 from gradscope.variants.depth_scales import deepnorm_decoder, deepnorm_encoder
+from gradscope.variants.hyper import StreamOffsets
 
 LAYERS = 4
 IDS = torch.arange(24).view(3, 8) % 7
@@ -106,7 +107,7 @@ def test_residual_dual():
     torch.testing.assert_close(model(IDS), model.head(x + model.norm(d)))
 
 
-@pytest.mark.parametrize("name", ["hyper-connections", "mhc"])
+@pytest.mark.parametrize("name", ["hyper-connections", "hyper-connections-static", "mhc"])
 def test_hyper_connections_start_as_pre_ln(name):
     torch.manual_seed(0)
     hyper = build(name, layers=LAYERS, d_model=16, vocab=7, tokens=8).double()
@@ -115,28 +116,100 @@ def test_hyper_connections_start_as_pre_ln(name):
         for wrapped in (block.attention, block.mlp):
             s = wrapped.sublayer
             x = x + s.branch(s.norm_before(x))
-    torch.testing.assert_close(hyper(IDS), hyper.head(hyper.norm(4 * x)))
+    # mHC's branches read 1.54 times the stream: the same behind a norm, but for its epsilon.
+    torch.testing.assert_close(hyper(IDS), hyper.head(hyper.norm(4 * x)), atol=1e-4, rtol=1e-4)
 
 
-def test_hyper_connections_read_mix_and_write():
-    model = model_of("hyper-connections")
-    H = model.embed(IDS).unsqueeze(2).repeat(1, 1, 4, 1)
+@pytest.mark.parametrize("name", ["hyper-connections", "hyper-connections-static", "mhc"])
+def test_streams_part_in_training(name):
+    """Equal weights for all streams would be given equal gradients, and the streams would stay one stream."""
+    torch.manual_seed(0)
+    model = build(name, layers=2, d_model=16, vocab=7, tokens=8)
+    ends = []
+    model.blocks[-1].register_forward_hook(lambda _module, _inputs, output: ends.append(output.detach()))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(4):
+        optimizer.zero_grad()
+        F.cross_entropy(model(IDS)[:, 1:].flatten(0, 1), IDS[:, :-1].flatten()).backward()
+        optimizer.step()
+    parted = [(end - end.mean(dim=2, keepdim=True)).norm() / end.norm() for end in ends]
+    assert parted[0] < 1e-5
+    assert parted[-1] > 1e-4
+
+
+def stream_weights(name, c, H, t):
+    """Reading, writing and mixing weights of one token, as the papers write them: from stream i to stream j."""
+    h, n = H[0, t], range(4)
+    if name == "hyper-connections-static":
+        return c.read, c.write, c.mix
+    o = c.offsets
+    if name == "hyper-connections":
+        h = F.layer_norm(h, (16,), o.norm.weight, o.norm.bias, o.norm.eps)
+        read = [c.read[i] + o.read_and_mix_scale * torch.tanh(h[i] @ o.read_and_mix[:, 0]) for i in n]
+        mix = [[c.mix[i, j] + o.read_and_mix_scale * torch.tanh(h[i] @ o.read_and_mix[:, 1 + j]) for j in n] for i in n]
+        return read, [c.write[j] + o.write_scale * torch.tanh(h[j] @ o.write) for j in n], mix
+    v = h.flatten()
+    v = o.norm.weight * v / (v.square().mean() + torch.finfo(v.dtype).eps).sqrt()
+    read = torch.sigmoid(c.read + o.scales[0] * (v @ o.read))
+    write = 2 * torch.sigmoid(c.write + o.scales[1] * (v @ o.write))
+    mix = (c.mix + o.scales[2] * (v @ o.mix).view(4, 4)).exp()
+    for _ in range(20):
+        mix = mix / mix.sum(1, keepdim=True)
+        mix = mix / mix.sum(0, keepdim=True)
+    return read, write, mix
+
+
+@pytest.mark.parametrize("name", ["hyper-connections", "hyper-connections-static", "mhc"])
+def test_hyper_connections_read_mix_and_write(name):
+    model = model_of(name)
+    ids = IDS[:1]
+    H = model.embed(ids).unsqueeze(2).repeat(1, 1, 4, 1)
     for block in model.blocks:
         for c in (block.attention, block.mlp):
-            read = sum(c.pre[n] * H[:, :, n] for n in range(4))
-            f = c.sublayer.branch(c.sublayer.norm_before(read))
-            H = torch.stack([sum(c.mix[m, n] * H[:, :, n] for n in range(4)) + c.post[m] * f for m in range(4)], dim=2)
-    torch.testing.assert_close(model(IDS), model.head(model.norm(H.sum(dim=2))))
+            weights = [stream_weights(name, c, H, t) for t in range(8)]
+            reads = torch.stack([sum(w[0][i] * H[0, t, i] for i in range(4)) for t, w in enumerate(weights)])
+            f = c.sublayer.branch(c.sublayer.norm_before(reads[None]))[0]
+            H = torch.stack([
+                torch.stack([sum(mix[i][j] * H[0, t, i] for i in range(4)) + write[j] * f[t] for j in range(4)])
+                for t, (_, write, mix) in enumerate(weights)
+            ])[None]  # fmt: skip
+    torch.testing.assert_close(model(ids), model.head(model.norm(H.sum(dim=2))))
+
+
+def test_what_a_token_changes_in_its_stream_weights():
+    """Two streams of width 2, worked by hand from Zhu 2024, equations 11 to 13."""
+    offsets = StreamOffsets(2, 2).double()
+    with torch.no_grad():
+        offsets.read_and_mix.copy_(torch.tensor([[-0.2, 0.1, -0.2], [0.1, 0.3, 0.0]]))
+        offsets.write.copy_(torch.tensor([0.2, -0.1]))
+        offsets.read_and_mix_scale.fill_(0.5)
+        offsets.write_scale.fill_(0.5)
+    read, write, mix = offsets(torch.tensor([[[[1.0, -1.0], [-1.0, 1.0]]]]).double())
+    close = {"atol": 1e-4, "rtol": 0.0}
+    torch.testing.assert_close(read[0, 0], torch.tensor([-0.1457, 0.1457]).double(), **close)
+    torch.testing.assert_close(write[0, 0], torch.tensor([0.1457, -0.1457]).double(), **close)
+    torch.testing.assert_close(mix[0, 0], torch.tensor([[-0.0987, -0.0987], [0.0987, 0.0987]]).double(), **close)
 
 
 def test_manifold_mixing_is_doubly_stochastic():
     model = model_of("mhc")
+    streams = torch.randn(3, 8, 4, 16).double()
     for block in model.blocks:
         block.attention.mix.data.normal_()
-        _, _, mix = block.attention.matrices()
+        _, _, mix = block.attention.weights(streams)
         assert (mix >= 0).all()
-        torch.testing.assert_close(mix.sum(0), torch.ones(4).double())
-        torch.testing.assert_close(mix.sum(1), torch.ones(4).double(), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(mix.sum(-2), torch.ones(3, 8, 4).double())
+        torch.testing.assert_close(mix.sum(-1), torch.ones(3, 8, 4).double(), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["hyper-connections", "mhc"])
+def test_dynamic_stream_weights_learn_from_the_first_step(name):
+    """The maps start at zero, so the factors before them get their gradient one step later."""
+    model = build(name, layers=2, d_model=16, vocab=7, tokens=8)
+    model(IDS).square().mean().backward()
+    for path, parameter in model.named_parameters():
+        if ".offsets." in path and not path.endswith(("scale", "scales", "norm.weight", "norm.bias")):
+            assert parameter.grad.any(), path
 
 
 def test_ngpt_stays_on_the_unit_sphere():

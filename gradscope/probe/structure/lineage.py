@@ -37,14 +37,14 @@ def projected_from(graph: Graph, tensor: Tensor) -> Tensor | None:
         if len(data) != 1 and not is_normalising(graph, node):
             return None
         if graph.effects[node] is Effect.PROJECT:
-            return _unshaped(graph, data[0]) if data else None
+            return unshaped(graph, data[0]) if data else None
         if graph.effects[node] not in _UNARY:
             return None
         tensor = data[0]
     return None
 
 
-def _unshaped(graph: Graph, tensor: Tensor) -> Tensor:
+def unshaped(graph: Graph, tensor: Tensor) -> Tensor:
     """Return the tensor that another is a reshape of."""
     while graph.effects[tensor[0]] is Effect.HAND_ON and len(graph.data(tensor[0])) == 1:
         tensor = graph.data(tensor[0])[0]
