@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from rich.console import Console, JustifyMethod
 from rich.padding import Padding
@@ -20,7 +21,7 @@ _MOST_CHECKS = 6
 """Checks shown under a claim; the saved result has all."""
 
 _UNBROKEN = 16
-"""Cells a column keeps if its longest entry needs them: a verdict or a number is not broken in two."""
+"""Cells up to which a column's entries are not broken in two: verdicts, numbers."""
 
 
 def draw_experiment(result: ExperimentResult, console: Console) -> None:
@@ -50,12 +51,18 @@ def draw_table(table: Table, console: Console, glyphs: Glyphs) -> None:
         numeric = all(isinstance(row[place], int | float | None) for row in table.rows)
         widest = max((len(_cell(row[place])) for row in table.rows), default=0)
         side: JustifyMethod = "right" if numeric else "left"
-        grid.add_column(Text(visible(heading)), justify=side, overflow="fold", min_width=min(widest, _UNBROKEN))
+        grid.add_column(_stacked(heading, widest), justify=side, overflow="fold", no_wrap=widest <= _UNBROKEN)
     for row in table.rows:
         grid.add_row(*(Text(_cell(cell).replace(MISSING, glyphs.missing)) for cell in row))
     console.print(Padding(grid, (0, 0, 0, INDENT)))
     if table.note:
         draw_note(console, visible(table.note))
+
+
+def _stacked(heading: str, width: int) -> Text:
+    """Break a heading into lines no wider than its column's cells or its longest word."""
+    words = visible(heading).split()
+    return Text("\n".join(wrap(" ".join(words), max(width, *map(len, words)), break_long_words=False)))
 
 
 def _draw_claim(claim: Claim, console: Console, glyphs: Glyphs) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from gradscope.report.names import fit
 
@@ -18,6 +19,21 @@ PATIENCE_S = 1.0
 
 Report = Callable[[str, int, int], None]
 """``report(stage, done, total)``; a total of 0 is unknown."""
+
+
+class _TimeLeft(ProgressColumn):
+    """How much longer it will take, in words; nothing while that is unknown."""
+
+    def render(self, task: Task) -> Text:
+        """Say it."""
+        left = task.time_remaining
+        if not left:
+            return Text()
+        return Text(f"about {left / 60:.0f} min left" if left > SECONDS_SHOWN else f"about {left:.0f} s left")
+
+
+SECONDS_SHOWN = 90
+"""Seconds up to which the rest is told in seconds."""
 
 
 @contextmanager
@@ -31,7 +47,8 @@ def showing_progress(first_stage: str) -> Iterator[Report]:
         yield lambda stage, done, total: None
         return
     bar = Progress(
-        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24), TimeElapsedColumn(),
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(24),
+        TimeElapsedColumn(), _TimeLeft(),
         console=Console(stderr=True, markup=False, highlight=False), transient=True,
         redirect_stdout=False, redirect_stderr=False,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from gradscope.cli.request import configuration, request_for
 from gradscope.cli.results import check_writable, note
 from gradscope.cli.sweep_page import draw_sweep
 from gradscope.config import nearest
-from gradscope.errors import EXIT_CLEAN, ConfigError
+from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED, ConfigError
 from gradscope.experiments.sweep import SweepResult
 from gradscope.experiments.sweep import sweep as run_sweep
 from gradscope.experiments.sweep_table import sweep_table
@@ -75,7 +75,7 @@ def sweep(
         write_sweep_page(result, html)
         note(f"wrote {html}")
     emit(_rendered(result, output_format, output_file), output_file)
-    return EXIT_CLEAN
+    return EXIT_INTERRUPTED if result.partial else EXIT_CLEAN
 
 
 def _measured(target: str, measuring: MeasuringOptions, seeds: int, workers: int, resume: Path | None) -> SweepResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 from rich.console import Console
 from rich.padding import Padding
@@ -42,35 +43,30 @@ def draw_sweep(result: SweepResult, console: Console) -> None:
 
 
 def _draw_chart(result: SweepResult, console: Console, glyphs: Glyphs) -> None:
-    """Draw each cell's decades as a bar to the left (lost) or to the right (gained) of zero."""
-    cells = [(row, value) for row in _first_seeds(result.rows) if (value := _decades(row)) is not None]
-    if not cells:
+    """Draw each choice's mean decades as a bar to the left (lost) or to the right (gained) of zero."""
+    means = _means(result.rows, list(result.axes))
+    if not means:
         return
-    draw_title(console, "Gradient, start over end", "decades; to the left lost, to the right gained")
-    names = [_name(row, list(result.axes)) for row, _ in cells]
-    name_cells = min(max(map(len, names)), console.width // 3)
+    draw_title(console, "Gradient, start over end", "decades, mean over seeds; to the left lost, to the right gained")
+    name_cells = min(max(map(len, means)), console.width // 3)
     half = max(4, (console.width - INDENT - name_cells - 12) // 2)
-    span = max(MIN_SPAN, *(abs(value) for _, value in cells))
-    for name, (_, value) in zip(names, cells, strict=True):
-        length = round(abs(value) / span * half)
-        bar = glyphs.eighths[-1] * length
+    span = max(MIN_SPAN, *map(abs, means.values()))
+    for name, value in means.items():
+        bar = glyphs.eighths[-1] * round(abs(value) / span * half)
         left, right = (f"{bar:>{half}}", " " * half) if value < 0 else (" " * half, f"{bar:<{half}}")
         line = Text(" " * INDENT + f"{fit(name, name_cells, glyphs.ellipsis):<{name_cells}} {decades(value):>7}  ")
         line.append(left, style="blue").append(glyphs.mark, style="dim").append(right, style="blue")
         console.print(line, no_wrap=True, overflow="crop")
 
 
-def _first_seeds(rows: Sequence[Row]) -> list[Row]:
-    """Return the first seed of each choice of arguments."""
-    first: dict[str, Row] = {}
+def _means(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, float]:
+    """Return the mean decades of each choice of arguments that has a finite number, by its name."""
+    found: dict[str, list[float]] = {}
     for row in rows:
-        first.setdefault(repr(sorted(row.arguments.items(), key=str)), row)
-    return list(first.values())
-
-
-def _decades(row: Row) -> float | None:
-    value = row.metrics.get("decades")
-    return None if value is None or not math.isfinite(value) else float(value)
+        value = row.metrics.get("decades")
+        if value is not None and math.isfinite(value):
+            found.setdefault(_name(row, axes), []).append(float(value))
+    return {name: fmean(values) for name, values in found.items()}
 
 
 def _name(row: Row, axes: Sequence[str]) -> str:

@@ -26,23 +26,35 @@ class BreakingDepth:
         low: The fewest blocks that the data allow; None where they allow none within reach.
         high: The most; None where the data allow that it never does within reach.
         reach: The greatest depth that was looked at.
+        shallowest: The least: the shallowest measured network. Below it nothing is claimed.
     """
 
     depth: float | None
     low: float | None
     high: float | None
     reach: float
+    shallowest: float
+
+    @property
+    def already(self) -> bool:
+        """Whether the shallowest network is past the limit, so that where it is crossed was not seen."""
+        return self.depth == self.shallowest
+
+    @property
+    def open_below(self) -> bool:
+        """Whether the data allow that the limit is crossed before the shallowest network."""
+        return self.low == self.shallowest
 
     @property
     def known(self) -> bool:
         """Whether the depth has two ends close enough to be worth naming."""
-        if self.depth is None or self.low is None or self.high is None:
+        if self.depth is None or self.low is None or self.high is None or self.already:
             return False
         return self.high / self.low <= WIDEST
 
 
 def breaking_depth(law: DepthLaw, limit: float) -> BreakingDepth:
-    """Follow the law until |value| reaches the limit.
+    """Follow the law from the shallowest network on until |value| reaches the limit.
 
     The interval is the depths at which the law's prediction interval first touches the limit with one end, and has
     wholly crossed it.
@@ -51,7 +63,7 @@ def breaking_depth(law: DepthLaw, limit: float) -> BreakingDepth:
         law: What was fitted.
         limit: Size of the value that counts as broken.
     """
-    reach = FARTHEST * law.deepest
+    shallowest, reach = min(point.depth for point in law.points), FARTHEST * law.deepest
 
     def largest(depth: float) -> float:
         low, high = _interval(law, depth)
@@ -61,12 +73,11 @@ def breaking_depth(law: DepthLaw, limit: float) -> BreakingDepth:
         low, high = _interval(law, depth)
         return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
 
-    return BreakingDepth(
-        _first_crossing(lambda depth: abs(law.best.predict(depth).mean), limit, reach),
-        _first_crossing(largest, limit, reach),
-        _first_crossing(smallest, limit, reach),
-        reach,
-    )
+    def crossing(size: Callable[[float], float]) -> float | None:
+        return _first_crossing(size, limit, shallowest, reach)
+
+    best = crossing(lambda depth: abs(law.best.predict(depth).mean))
+    return BreakingDepth(best, crossing(largest), crossing(smallest), reach, shallowest)
 
 
 def _interval(law: DepthLaw, depth: float) -> tuple[float, float]:
@@ -76,9 +87,8 @@ def _interval(law: DepthLaw, depth: float) -> tuple[float, float]:
     return predicted.low, predicted.high
 
 
-def _first_crossing(size: Callable[[float], float], limit: float, reach: float) -> float | None:
-    """Return the smallest whole number of blocks at which the size reaches the limit, None when none within reach."""
-    depth = 1
+def _first_crossing(size: Callable[[float], float], limit: float, depth: float, reach: float) -> float | None:
+    """Return the fewest blocks, from `depth` on, at which the size reaches the limit; None when none within reach."""
     while depth <= reach:
         if size(depth) >= limit:
             return float(depth)
@@ -101,8 +111,9 @@ def describe(law: DepthLaw, limit: float, quantity: str, unit: str) -> str:
 
 def _describe_shape(law: DepthLaw, quantity: str, unit: str) -> str:
     best, interval = law.best, law.best.slope_interval
-    rivals = " or ".join(one.shape for one in law.rivals)
-    doubt = f"; the data do not rule out {rivals}" if rivals else ""
+    rivals = [_NAMES[one.shape] for one in law.rivals]
+    either = " or ".join([", ".join(rivals[:-1]), rivals[-1]] if len(rivals) > 1 else rivals)
+    doubt = f"; the data do not rule out {either} law" if rivals else ""
     if best.shape == "flat":
         return f"{quantity} does not measurably depend on depth ({best.intercept:+.2f} {unit}){doubt}."
     return f"{quantity} {_CHANGES[best.shape](best.slope, interval, unit)}{doubt}."
@@ -120,13 +131,21 @@ def _per_decade(slope: float, interval: Interval, unit: str) -> str:
 
 
 def _stream(growth: float, interval: Interval, unit: str) -> str:
-    return f"follows the growing stream of Pre-LN, 0.5 log10(1 + {growth:.2g} L) {unit}: a power law"
+    return f"is 0.5 log10(1 + {growth:.2g} L) {unit}, the law of a growing stream (Pre-LN)"
 
 
 def _accelerating(slope: float, interval: Interval, unit: str) -> str:
     return f"changes faster and faster with depth, by about {slope:+.2g} {unit} times the square of the blocks"
 
 
+_NAMES: dict[Shape, str] = {
+    "flat": "no",
+    "growing stream": "a growing stream's",
+    "power law": "a power",
+    "exponential": "an exponential",
+    "accelerating": "an accelerating",
+}
+"""What each shape is called before the word law."""
 _CHANGES: dict[Shape, Callable[[float, Interval, str], str]] = {
     "exponential": _per_block,
     "power law": _per_decade,
@@ -136,9 +155,11 @@ _CHANGES: dict[Shape, Callable[[float, Interval, str], str]] = {
 
 
 def _describe_break(law: DepthLaw, found: BreakingDepth, limit: float, unit: str) -> str:
+    if found.already:
+        return f"It is already past its limit ({limit:g} {unit}) at the shallowest ({found.shallowest:g} blocks)."
     if found.depth is not None and found.known:
-        blocks = f"{_round(found.depth)} blocks, {_round(found.low)}-{_round(found.high)}"
-        return f"It breaks ({limit:g} {unit}) at about {blocks}."
+        ends = f"{_round(found.high)} at most" if found.open_below else f"{_round(found.low)}-{_round(found.high)}"
+        return f"It breaks ({limit:g} {unit}) at about {_round(found.depth)} blocks, {ends}."
     if found.low is None:
         return f"It stays within {limit:g} {unit} up to {_round(found.reach)} blocks, as far as the law is followed."
     if found.depth is None:
@@ -146,8 +167,9 @@ def _describe_break(law: DepthLaw, found: BreakingDepth, limit: float, unit: str
             f"It is not expected to reach {limit:g} {unit} within {_round(found.reach)} blocks, "
             f"but from {_round(found.low)} on the data do not rule it out."
         )
+    first = f"the shallowest ({found.shallowest:g} blocks)" if found.open_below else f"{_round(found.low)} blocks"
     return (
-        f"The data do not say where it breaks: from {_round(found.low)} blocks on"
+        f"The data do not say where it breaks: from {first} on"
         + (f", by {_round(found.high)} at the latest." if found.high is not None else ", perhaps never.")
         + f" Sweep deeper than {law.deepest:g} blocks, or with more seeds."
     )

@@ -65,10 +65,14 @@ class NoLaw:
     reason: str
 
 
-def find_law(points: Sequence[Point]) -> DepthLaw | NoLaw:
+def find_law(points: Sequence[Point], shapes: Sequence[Shape] = SLOPED) -> DepthLaw | NoLaw:
     """Fit the shapes and compare them by likelihood, each parameter more costing one (Akaike 1974).
 
     Flat is what remains where the best shape's slope cannot be told from zero.
+
+    Args:
+        points: The networks.
+        shapes: Those to choose from, the mildest when extrapolated first.
 
     Returns:
         The comparison, or why the data do not allow one.
@@ -81,7 +85,7 @@ def find_law(points: Sequence[Point]) -> DepthLaw | NoLaw:
         return NoLaw(f"{num_depths} different depths are too few for a law, which takes {FEWEST_DEPTHS}{without}")
     if len(finite) < FEWEST_POINTS:
         return NoLaw(f"{len(finite)} networks are too few for a law: sweep more depths or more seeds")
-    fits = [fit(finite, shape) for shape in SLOPED]
+    fits = [fit(finite, shape) for shape in shapes]
     lowest = min(_score(one) for one in fits)
     possible = [one for one in fits if _score(one) - lowest < 2 * math.log(DECISIVE_RATIO)]
     likeliest = min((one for one in fits if one.shape != "growing stream"), key=_score)

@@ -14,9 +14,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from gradscope.errors import GradscopeError, RecordError
+from gradscope.errors import GradscopeError
 from gradscope.experiments.running import Progress, silent
 from gradscope.experiments.sweep_laws import LawReport, Row, fit_laws
+from gradscope.experiments.sweep_log import append_row, read_log
 from gradscope.probe.settings import ProbeSettings
 
 KEPT_METRICS = (
@@ -61,6 +62,7 @@ class SweepResult:
         rows: One per cell, in the grid's order.
         laws: What depends on depth how, per choice of the other arguments.
         notes: What could not be done, one sentence each.
+        partial: Whether it was interrupted: rows are missing.
     """
 
     target: str
@@ -68,6 +70,7 @@ class SweepResult:
     rows: tuple[Row, ...]
     laws: tuple[LawReport, ...]
     notes: tuple[str, ...] = field(default=())
+    partial: bool = False
 
     def to_object(self) -> dict[str, Any]:
         """Return a JSON-ready object."""
@@ -79,6 +82,7 @@ class SweepResult:
             "rows": [row.to_object() for row in self.rows],
             "laws": [law.to_object() for law in self.laws],
             "notes": list(self.notes),
+            "partial": self.partial,
         }
 
 
@@ -116,26 +120,37 @@ def sweep(
         progress: Told of each row.
 
     Returns:
-        Rows and laws. A cell whose network cannot be built or run has a row that says why.
+        Rows and laws. A cell whose network cannot be built or run has a row that says why. After Ctrl-C the rows that
+        were measured, marked partial.
 
     Raises:
         GradscopeError: Not a single cell could be measured; the first cell's reason.
+        KeyboardInterrupt: Ctrl-C before the first row.
     """
     cells = grid(target, axes, fixed or {}, num_seeds)
-    done = _read_log(log)
+    done = read_log(log)
     missing = [cell for cell in cells if cell.key not in done]
-    for number, (cell, row) in enumerate(
-        _measured(missing, settings, num_workers), start=len(cells) - len(missing) + 1
-    ):
-        done[cell.key] = row
-        _append(log, cell, row)
-        progress(_label(cell, axes), number, len(cells))
-    rows = tuple(done[cell.key] for cell in cells)
+    partial = False
+    try:
+        for number, (cell, row) in enumerate(_measured(missing, settings, num_workers), start=1):
+            done[cell.key] = row
+            append_row(log, cell.key, row)
+            progress(_label(cell, axes), len(cells) - len(missing) + number, len(cells))
+    except KeyboardInterrupt:
+        partial = True
+        if not any(cell.key in done for cell in cells):
+            raise
+    rows = tuple(done[cell.key] for cell in cells if cell.key in done)
     failed = [row for row in rows if row.error]
     if rows and len(failed) == len(rows):
         raise GradscopeError(str(failed[0].error), hint="gradscope inspect " + target)
     notes = [f"{len(failed)} of {len(rows)} networks could not be measured: {failed[0].error}"] if failed else []
-    return SweepResult(target, dict(axes), rows, tuple(fit_laws(rows, list(axes))), tuple(notes))
+    if partial:
+        notes.append(f"Interrupted: {len(rows)} of {len(cells)} networks were measured." + (_GO_ON if log else ""))
+    return SweepResult(target, dict(axes), rows, tuple(fit_laws(rows, list(axes))), tuple(notes), partial)
+
+
+_GO_ON = " The same command goes on from there."
 
 
 def _label(cell: Cell, axes: Mapping[str, Sequence[Any]]) -> str:
@@ -149,15 +164,23 @@ def _measured(cells: Sequence[Cell], settings: ProbeSettings, num_workers: int) 
             yield cell, measure_cell(cell, settings)
         return
     # Spawned, not forked: torch's threads do not survive a fork.
-    with ProcessPoolExecutor(num_workers, mp_context=get_context("spawn"), initializer=_use_one_thread) as pool:
+    with ProcessPoolExecutor(num_workers, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
         waiting = {pool.submit(measure_cell, cell, settings): cell for cell in cells}
-        for finished in as_completed(waiting):
-            yield waiting[finished], finished.result()
+        try:
+            for finished in as_completed(waiting):
+                yield waiting[finished], finished.result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _use_one_thread() -> None:
+def _start_worker() -> None:
+    """Use one thread, and leave Ctrl-C to the process that collects the rows."""
+    import signal
+
     import torch
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
 
 
@@ -174,35 +197,3 @@ def measure_cell(cell: Cell, settings: ProbeSettings) -> Row:
         return Row(dict(cell.arguments), cell.seed, None, {}, str(error))
     metrics = {name: diagnosis.metrics.get(name) for name in KEPT_METRICS}
     return Row(dict(cell.arguments), cell.seed, diagnosis.verdict, metrics, None)
-
-
-def _read_log(log: Path | None) -> dict[str, Row]:
-    """Read the rows of an earlier, perhaps interrupted sweep; a half-written last line is cut off."""
-    if log is None or not log.exists():
-        return {}
-    text = log.read_text(encoding="utf-8")
-    whole, newline, cut_off = text.rpartition("\n")
-    rows = {}
-    for number, line in enumerate(whole.splitlines() if newline else [], start=1):
-        try:
-            content = json.loads(line)
-            rows[str(content.pop("key"))] = Row.from_object(content)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise RecordError(
-                f"{log} line {number} is not a row of a sweep.", hint="name another file, or remove this one"
-            ) from None
-    if cut_off and rows:
-        log.write_text(whole + "\n", encoding="utf-8")
-    elif cut_off:
-        raise RecordError(f"{log} is not the log of a sweep.", hint="name another file, or remove this one")
-    return rows
-
-
-def _append(log: Path | None, cell: Cell, row: Row) -> None:
-    if log is None:
-        return
-    try:
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": cell.key, **row.to_object()}) + "\n")
-    except OSError as error:
-        raise RecordError(f"cannot write {log}: {error.strerror or error}.") from None

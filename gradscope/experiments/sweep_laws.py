@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradscope.experiments.breaking_depth import BreakingDepth, breaking_depth, describe
-from gradscope.experiments.depth_law import DepthLaw, NoLaw, find_law
-from gradscope.experiments.depth_shapes import Point
+from gradscope.experiments.depth_law import SLOPED, DepthLaw, NoLaw, find_law
+from gradscope.experiments.depth_shapes import Point, Shape
 from gradscope.record import json_number
 
 Number = float | int | None
@@ -64,6 +64,7 @@ class Quantity:
         unit: Unit of the fitted value.
         value: Metric to fitted value; nan where it has none.
         limit: Size of the fitted value that counts as broken, and where it comes from.
+        shapes: The laws that it may follow, the mildest first.
     """
 
     metric: str
@@ -71,6 +72,7 @@ class Quantity:
     unit: str
     value: Callable[[float], float]
     limit: float
+    shapes: Sequence[Shape] = ("power law", "exponential", "accelerating")
 
 
 def _log10(value: float) -> float:
@@ -93,7 +95,8 @@ COSINE_LIMIT = 0.99
 """Token cosine from which tokens count as collapsed (docs/calibration.md)."""
 
 QUANTITIES: tuple[Quantity, ...] = (
-    Quantity("decades", "The gradient's ratio start to end", "decades", float, DECADES_LIMIT),
+    # Only a gradient follows the stream it flows along.
+    Quantity("decades", "The gradient's ratio start to end", "decades", float, DECADES_LIMIT, SLOPED),
     Quantity(
         "jacobian_anisotropy", "The Jacobian's anisotropy", "decades", _log10, round(math.log10(ANISOTROPY_LIMIT), 2)
     ),
@@ -144,6 +147,7 @@ class LawReport:
             "breaks_at": self.breaks.depth,
             "breaks_at_low": self.breaks.low,
             "breaks_at_high": self.breaks.high,
+            "already_at_shallowest": self.breaks.already,
             "followed_to": self.breaks.reach,
             "points": [[point.depth, point.value] for point in self.law.points],
             "curve": curve(self.law),
@@ -196,7 +200,7 @@ def _report(quantity: Quantity, others: Mapping[str, Any], rows: Sequence[Row]) 
     ]
     if not points:
         return None
-    law = find_law(points)
+    law = find_law(points, quantity.shapes)
     if isinstance(law, NoLaw):
         return LawReport(quantity, others, None, None, f"{quantity.text} by depth: {law.reason}.")
     sentence = describe(law, quantity.limit, quantity.text, quantity.unit)

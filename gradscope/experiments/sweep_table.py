@@ -22,8 +22,9 @@ def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> Table:
     for row in rows:
         groups.setdefault(json.dumps([row.arguments.get(axis) for axis in axes], default=str), []).append(row)
     lines = [_line(members, axes) for members in groups.values()]
-    headings = ("blocks", "D (decades)", "sd over seeds", "Jacobian anisotropy", "token cosine", "verdict")
-    return table("Sweep", (*axes, *headings), lines, "Means over seeds; the anisotropy is their median.")
+    headings = ("blocks", "D (decades)", "sd", "Jacobian anisotropy", "token cosine", "verdict")
+    note = "Mean and standard deviation (sd) over seeds; the anisotropy is their median."
+    return table("Sweep", (*axes, *headings), lines, note)
 
 
 def _line(rows: Sequence[Row], axes: Sequence[str]) -> tuple[Cell, ...]:
@@ -52,7 +53,7 @@ def _numbers(rows: Sequence[Row], metric: str) -> list[float]:
 
 def _verdicts(rows: Sequence[Row]) -> str:
     """The verdict where all seeds agree, else how many say what."""
-    counts = Counter("not measured" if row.verdict is None else row.verdict for row in rows)
+    counts = Counter("not measured" if row.verdict is None else row.verdict.replace("-", " ") for row in rows)
     if len(counts) == 1:
         return next(iter(counts))
     return ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())

@@ -91,6 +91,31 @@ def test_the_breaking_depth_of_a_clean_exponential():
     assert found.high - found.low < 6
 
 
+def test_what_is_past_the_limit_at_the_shallowest_is_said_to_be():
+    found = law(noisy(lambda depth: 4 + 0.1 * depth))
+    breaks = breaking_depth(found, 3.5)
+    assert breaks.already
+    assert not breaks.known
+    sentence = describe(found, 3.5, "D", "decades")
+    assert sentence.endswith("It is already past its limit (3.5 decades) at the shallowest (6 blocks).")
+
+
+def test_a_break_just_above_the_shallowest_has_no_lower_end():
+    """3.5 is reached at 7 blocks; 6 may be past it already, and nothing shallower was measured."""
+    found = law(noisy(lambda depth: 0.5 * depth, noise=0.4))
+    breaks = breaking_depth(found, 3.5)
+    assert breaks.open_below
+    assert 6 < breaks.depth < breaks.high
+    assert f"at about {breaks.depth:.2g} blocks, {breaks.high:.2g} at most." in describe(found, 3.5, "D", "decades")
+
+
+def test_only_the_shapes_asked_for_are_fitted():
+    points = noisy(lambda depth: 0.5 * math.log10(1 + 0.9 * depth), depths=(4, 8, 16, 32))
+    found = find_law(points, ("power law", "exponential"))
+    assert isinstance(found, DepthLaw)
+    assert {one.shape for one in (found.best, *found.rivals)} <= {"power law", "exponential"}
+
+
 def test_more_noise_widens_the_interval():
     quiet = breaking_depth(law(noisy(lambda depth: 0.1 * depth, noise=0.05)), 3.5)
     loud = breaking_depth(law(noisy(lambda depth: 0.1 * depth, noise=0.2)), 3.5)

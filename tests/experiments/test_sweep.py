@@ -84,6 +84,34 @@ def test_rows_in_the_log_are_not_measured_again(tmp_path: Path, monkeypatch):
     assert len(measured) == 6
 
 
+def test_ctrl_c_keeps_what_was_measured_and_the_log_goes_on_from_there(tmp_path: Path, monkeypatch):
+    log = tmp_path / "sweep.jsonl"
+
+    def measure(cell, settings):
+        if cell.arguments["layers"] == 8:
+            raise KeyboardInterrupt
+        return made_up(cell.arguments["layers"], cell.seed, 1.0)
+
+    monkeypatch.setattr(sweeping, "measure_cell", measure)
+    cut = sweep("builtin:pre-ln", {"layers": [2, 4, 8, 16]}, num_seeds=2, log=log)
+    assert cut.partial
+    assert [row.arguments["layers"] for row in cut.rows] == [2, 2, 4, 4]
+    assert cut.notes == ("Interrupted: 4 of 8 networks were measured. The same command goes on from there.",)
+    monkeypatch.setattr(sweeping, "measure_cell", lambda cell, _: made_up(cell.arguments["layers"], cell.seed, 2.0))
+    whole = sweep("builtin:pre-ln", {"layers": [2, 4, 8, 16]}, num_seeds=2, log=log)
+    assert not whole.partial
+    assert [row.metrics["decades"] for row in whole.rows] == [1.0] * 4 + [2.0] * 4
+
+
+def test_ctrl_c_before_the_first_row_is_ctrl_c(monkeypatch):
+    def measure(cell, settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweeping, "measure_cell", measure)
+    with pytest.raises(KeyboardInterrupt):
+        sweep("builtin:pre-ln", {"layers": [2, 4]}, num_seeds=1)
+
+
 def test_a_log_that_is_something_else_is_refused(tmp_path: Path):
     log = tmp_path / "notes.txt"
     log.write_text("hello\nworld\n")
