@@ -19,20 +19,25 @@ def write_sweep_page(result: SweepResult, file: Path) -> None:
     """Write the page: decades over the number of blocks, with the fitted laws drawn beyond the data."""
     laws = [law.to_object() for law in result.laws]
     main = [law for law in laws if law["metric"] == _METRIC]
-    sentences = [_told(law) for law in main]
+    lead = [law for law in laws if law in main or law["metric"] in _breaking(result)]
     values = ", ".join(f"{name} {', '.join(map(str, values))}" for name, values in result.axes.items())
     page = Sweep(
         heading=f"{result.target}: {values}",
-        lead=" ".join(sentences) or "No law of depth could be fitted.",
+        lead=" ".join(_told(law) for law in lead) or "No law of depth could be fitted.",
         argument="blocks",
-        measure="gradient at the start over that at the end (decades)",
+        measure="D: gradient, start over end (decades)",
         points=[point for row in result.rows if (point := _point(row, list(result.axes))) is not None],
         curves=[_curve(law) for law in main if law.get("curve")],
         limits=[(-DECADES_LIMIT, "networks beyond did not train"), (DECADES_LIMIT, "networks beyond did not train")],
         tables=[_table(result)],
-        notes=[*(_told(law) for law in laws if law["metric"] != _METRIC), *result.notes],
+        notes=[*(_told(law) for law in laws if law not in lead), *result.notes],
     )
     write_sweep(page, file)
+
+
+def _breaking(result: SweepResult) -> set[str]:
+    """Return the quantities whose breaking depth is known, or that are past their limit from the start."""
+    return {law.quantity.metric for law in result.laws if law.breaks and (law.breaks.known or law.breaks.already)}
 
 
 def _told(law: Mapping[str, Any]) -> str:

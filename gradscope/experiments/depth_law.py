@@ -82,7 +82,8 @@ def find_law(points: Sequence[Point], shapes: Sequence[Shape] = SLOPED) -> Depth
     if num_depths < FEWEST_DEPTHS:
         lost = len(points) - len(finite)
         without = f"; {lost} of {len(points)} networks gave no finite number" if lost else ""
-        return NoLaw(f"{num_depths} different depths are too few for a law, which takes {FEWEST_DEPTHS}{without}")
+        depths = "one depth is" if num_depths == 1 else f"{num_depths} different depths are"
+        return NoLaw(f"{depths} too few for a law, which takes {FEWEST_DEPTHS}{without}")
     if len(finite) < FEWEST_POINTS:
         return NoLaw(f"{len(finite)} networks are too few for a law: sweep more depths or more seeds")
     fits = [fit(finite, shape) for shape in shapes]

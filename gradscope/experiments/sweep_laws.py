@@ -172,7 +172,7 @@ def curve(law: DepthLaw) -> list[list[float | None]]:
 def fit_laws(rows: Iterable[Row], axes: Sequence[str]) -> list[LawReport]:
     """Fit every quantity against the measured number of blocks, per choice of the arguments that leave it alone."""
     measured = [row for row in rows if row.error is None]
-    constant = [axis for axis in axes if not _moves_depth(measured, axis)]
+    constant = [axis for axis in axes if _varies(measured, axis) and not _moves_depth(measured, axis)]
     groups: dict[str, list[Row]] = {}
     for row in measured:
         groups.setdefault(json.dumps([row.arguments.get(axis) for axis in constant], default=str), []).append(row)
@@ -181,6 +181,10 @@ def fit_laws(rows: Iterable[Row], axes: Sequence[str]) -> list[LawReport]:
         others = {axis: members[0].arguments.get(axis) for axis in constant}
         reports += [report for quantity in QUANTITIES if (report := _report(quantity, others, members)) is not None]
     return reports
+
+
+def _varies(rows: Sequence[Row], axis: str) -> bool:
+    return len({json.dumps(row.arguments.get(axis), default=str) for row in rows}) > 1
 
 
 def _moves_depth(rows: Sequence[Row], axis: str) -> bool:
