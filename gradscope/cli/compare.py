@@ -120,7 +120,7 @@ def _write_page(contenders: Sequence[Contender], numbers: Sequence[Measured], fi
     from gradscope.report.html.comparison import Compared, Comparison, write_comparison
     from gradscope.report.html.panel import Column, Table
 
-    models = [Compared(c.name, c.recordings[0], c.diagnosis) for c in contenders]
+    models = [Compared(c.name, c.recordings[0], c.diagnosis, c.recordings) for c in contenders]
     rows = [
         (
             measure_words(row.name)[0],

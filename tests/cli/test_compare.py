@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -117,3 +118,53 @@ def test_a_target_against_its_past(capsys: Capture) -> None:
     gone = run(capsys, "compare", "net.py", "--rev", "nowhere")
     assert gone.code == 2
     assert "no such revision" in gone.err
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository whose net.py, in a folder, has lost its skips since the commit."""
+    root = tmp_path / "repository"
+    (root / "models").mkdir(parents=True)
+    net = root / "models" / "net.py"
+    net.write_text(NET)
+    subprocess.run(["git", "init", "-q", str(root)], check=True, capture_output=True)
+    git("-C", str(root), "add", ".")
+    git("-C", str(root), "commit", "-qm", "with skips")
+    net.write_text(NET.replace("x = x + torch.relu(block(x))", "x = torch.relu(block(x))"))
+    return root
+
+
+@pytest.mark.parametrize("way", ["absolute, from elsewhere", "relative, from elsewhere", "dotted, on the path"])
+def test_the_past_is_measured_however_the_target_is_written(
+    capsys: Capture, repository: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    target = str(repository / "models" / "net.py")
+    if way.startswith("relative"):
+        target = "repository/models/net.py"
+    elif way.startswith("dotted"):
+        target = "models.net:model"
+        (repository / "models" / "__init__.py").touch()
+        monkeypatch.chdir(repository)
+        monkeypatch.syspath_prepend(str(repository))
+        monkeypatch.setenv("PYTHONPATH", str(repository), prepend=os.pathsep)
+    done = run(capsys, "compare", target, "--rev", "HEAD", "--steps", "1", "--no-jacobian", "--output-format", "json")
+    assert done.code == 0, done.err
+    assert [len(entry["residual_sites"]) for entry in json.loads(done.out)["runs"]] == [12, 0]
+    assert (repository / "models" / "net.py").read_text().count("x = torch.relu") == 1
+
+
+def test_a_file_that_did_not_exist_then_is_said_not_to(
+    capsys: Capture, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository / "models")
+    Path("new.py").write_text(NET)
+    done = run(capsys, "compare", "new.py", "--rev", "HEAD")
+    assert done.code == 2
+    assert "new.py does not exist at HEAD" in done.err
+
+
+def test_the_page_draws_every_seed(capsys: Capture) -> None:
+    command = ["compare", "builtin:mlp-relu", "builtin:mlp-relu-he", "-a", "layers=6", "--steps", "1", "--no-jacobian"]
+    done = run(capsys, *command, "--seeds", "3", "--html", "page.html")
+    assert done.code == 0, done.err
+    assert "median of 3 seeds" in Path("page.html").read_text()
