@@ -12,7 +12,8 @@ from gradscope.experiments.depth_claims import judge
 from gradscope.experiments.result import Claim, Table, table
 from gradscope.experiments.running import Progress
 from gradscope.experiments.stations import decades_between, gradient_norms, norm, record_stream, total_decades
-from gradscope.experiments.training import History, train
+from gradscope.experiments.training import History, chance_loss, token_subject, train
+from gradscope.target.subject import Subject
 from gradscope.variants import build
 from gradscope.variants import subject as make_subject
 
@@ -44,6 +45,9 @@ class Findings:
         plain: Training runs of plain networks.
         block_decades: D per printed block by initialisation.
         branch_minimum: Smallest value the printed block's branch adds.
+        printed_norms: Normalisation layers in the printed block's branch.
+        linear_decades: D of 24 fully connected ReLU layers without and with skips, PyTorch's initialisation.
+        skipless_loss_share: Final loss over chance of a Transformer without skips.
     """
 
     decades: dict[Setting, float]
@@ -53,6 +57,9 @@ class Findings:
     plain: dict[str, History]
     block_decades: dict[str, float]
     branch_minimum: float
+    printed_norms: int
+    linear_decades: tuple[float, float]
+    skipless_loss_share: float
 
 
 def run(quick: bool, progress: Progress) -> tuple[Sequence[Table], Sequence[Claim], Sequence[str]]:
@@ -73,8 +80,12 @@ def run(quick: bool, progress: Progress) -> tuple[Sequence[Table], Sequence[Clai
     trained = _train_networks((18, 34) if quick else DEPTHS, 90 if quick else 300)
     progress("training plain networks", 3, total)
     plain = {words: _train_plain(name, layers, 100 if quick else 300) for name, layers, words in PLAIN}
+    linear = (total_decades(_layers(skip="none")), total_decades(_layers(skip="identity")))
+    skipless = _skipless_loss_share(60 if quick else 200)
     progress("done", total, total)
-    found = Findings(decades, without_norm, largest, trained, plain, blocks, _branch_minimum())
+    found = Findings(
+        decades, without_norm, largest, trained, plain, blocks, _branch_minimum(), _printed_norms(), linear, skipless
+    )
     return _tables(found), judge(found), _notes(seeds)
 
 
@@ -115,6 +126,26 @@ def _train_plain(name: str, layers: int, num_steps: int) -> History:
     if name == "mlp-orthogonal-tanh":
         name, arguments = "mlp-orthogonal", {"layers": layers, "activation": "tanh"}
     return train(make_subject(name, arguments, 0), num_steps, 1e-3)
+
+
+def _layers(skip: str) -> Subject:
+    return make_subject("mlp-relu", {"layers": 24, "skip": skip}, 0)
+
+
+SKIPLESS_VOCAB = 16
+"""Token ids of the Transformer without skips."""
+
+
+def _skipless_loss_share(num_steps: int) -> float:
+    subject = token_subject("no-residual", 0, layers=12, d_model=32, batch=16, vocab=SKIPLESS_VOCAB)
+    return train(subject, num_steps, 1e-3).final_loss / chance_loss(SKIPLESS_VOCAB)
+
+
+def _printed_norms() -> int:
+    """Count the normalisation layers of the printed block, its shortcut's left out."""
+    block = build("article-resnet", layers=1).get_submodule("blocks.0")
+    branch = (module for name, module in block.named_modules() if "shortcut" not in name)
+    return sum("norm" in type(module).__name__.lower() for module in branch)
 
 
 @torch.no_grad()

@@ -32,6 +32,8 @@ def judge(found: Findings) -> list[Claim]:
         _cause_claim(found),
         _highway_claim(found),
         _twenty_layers_claim(found),
+        _impossible_claim(found),
+        _papers_block_claim(found),
         _printed_block_claim(found),
         _order_claim(found),
     ]
@@ -87,19 +89,20 @@ def _cause_claim(found: Findings) -> Claim:
 
 
 def _highway_claim(found: Findings) -> Claim:
+    measure = "D without minus D with shortcuts (decades)"
+    without, with_skips = found.linear_decades
+    checks = [
+        Check(
+            f"{depth} layers, BatchNorm", measure, found.decades[depth, False] - found.decades[depth, True], high=-0.5
+        )
+        for depth in (34, 50, 101, 152)
+    ]
+    checks.append(Check("24 ReLU layers, PyTorch's initialisation", measure, without - with_skips, high=-0.5))
     return Claim(
         "Shortcuts are a highway that keeps the gradient from decaying.",
         BOTH,
-        tuple(
-            Check(
-                f"{depth} layers, BatchNorm",
-                "D without minus D with shortcuts (decades)",
-                found.decades[depth, False] - found.decades[depth, True],
-                high=-0.5,
-            )
-            for depth in (34, 50, 101, 152)
-        ),
-        "A decay that shortcuts cure would show as a negative difference; what they remove here is growth.",
+        tuple(checks),
+        "A decay that shortcuts cure shows as a negative difference. With BatchNorm what they remove is growth.",
     )
 
 
@@ -113,6 +116,44 @@ def _twenty_layers_claim(found: Findings) -> Claim:
         ),
         "With PyTorch's default initialisation they fail; with an initialisation made for depth they need no skip.",
     )
+
+
+def _impossible_claim(found: Findings) -> Claim:
+    words = "tanh, orthogonal"
+    return Claim(
+        "Without residual connections networks as deep as large language models cannot be trained.",
+        TUTORIAL,
+        (
+            Check(
+                "a Pre-LN Transformer without its skips, 12 layers",
+                "final loss / chance",
+                found.skipless_loss_share,
+                low=TRAINED_SHARE,
+            ),
+            Check(
+                f"64 plain layers, {words}",
+                "final loss / chance",
+                found.plain[words].final_loss / math.log(CLASSES),
+                low=TRAINED_SHARE,
+            ),
+        ),
+        "In the usual wiring they cannot; with weights drawn for depth they can.",
+    )
+
+
+def _papers_block_claim(found: Findings) -> Claim:
+    return Claim(
+        "The printed residual block is the residual networks' block.",
+        HISTORY,
+        (
+            Check("the printed block", "normalisation layers in its branch", found.printed_norms, low=2),
+            Check(
+                "32 of them, He initialisation as in the paper", "D per block (decades)", found.block_decades["he"],
+                low=-FLAT_DECADES_PER_BLOCK, high=FLAT_DECADES_PER_BLOCK,
+            ),
+        ),
+        "The paper's block has BatchNorm after every convolution, and does not grow.",
+    )  # fmt: skip
 
 
 def _printed_block_claim(found: Findings) -> Claim:

@@ -37,6 +37,7 @@ def run(quick: bool, progress: Progress) -> tuple[Sequence[Table], Sequence[Clai
         torch.manual_seed(0)
         tables = [_example_table(), _width_table()]
         claims = [
+            _formula_claim(),
             _example_claim(),
             _unbiased_claim(),
             _biased_claim(),
@@ -83,6 +84,18 @@ def max_difference(first: nn.Module, second: nn.Module, width: int) -> float:
     """Largest difference between two norms over 64 random tokens."""
     x = torch.randn(64, width)
     return float((first(x) - second(x)).detach().abs().max())
+
+
+def _formula_claim() -> Claim:
+    x, eps = 3 * torch.randn(64, WIDTH, dtype=torch.float64) + 1, 1e-6
+    centred = x - x.mean(dim=-1, keepdim=True)
+    written = centred / (centred.square().mean(dim=-1, keepdim=True) + eps).sqrt()
+    error = float((written - F.layer_norm(x, (WIDTH,), eps=eps)).abs().max())
+    return Claim(
+        "LayerNorm is (x - mu) / sqrt(sigma^2 + eps), sigma^2 the mean squared deviation.",
+        TUTORIAL,
+        (Check(f"width {WIDTH}, float64", "largest difference from torch's layer_norm", error, high=1e-9),),
+    )
 
 
 def _example_claim() -> Claim:

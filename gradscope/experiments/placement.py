@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from gradscope.experiments.amplification import amplification
+from gradscope.experiments.clean_skip import skip_changes
 from gradscope.experiments.learning_rates import (
     FULL_GRID,
     QUICK_GRID,
@@ -46,6 +47,7 @@ class Findings:
     grid: LearningRateGrid
     losses: dict[Setting, dict[float, float]]
     deep_loss: float | None
+    skip_changes: dict[str, float]
 
     def largest(self, wiring: str, warmed: bool) -> float:
         """Largest learning rate that trained the wiring."""
@@ -78,8 +80,19 @@ def run(quick: bool, progress: Progress) -> tuple[Sequence[Table], Sequence[Clai
     }
     told("weight noise")
     losses = try_rates(grid, settings, "pytorch", told)
-    deep_loss = None if quick else _deep_loss()
-    found = Findings(decades, cosines, _norm_factor(), last, growth, _branch_input(48), noise, grid, losses, deep_loss)
+    found = Findings(
+        decades,
+        cosines,
+        _norm_factor(),
+        last,
+        growth,
+        _branch_input(48),
+        noise,
+        grid,
+        losses,
+        None if quick else _deep_loss(),
+        skip_changes(),
+    )
     progress("done", total, total)
     return _tables(found), judge(found), _notes(found)
 

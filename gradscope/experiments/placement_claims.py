@@ -33,6 +33,7 @@ def judge(found: Findings) -> list[Claim]:
         _activations(found),
         _complete(found),
         _five_times(found),
+        _like_resnet(found),
     ]
     return [*claims, _hundred_layers(found)] if found.deep_loss is not None else claims
 
@@ -143,6 +144,19 @@ def _five_times(found: Findings) -> Claim:
         HISTORY,
         tuple(checks),
         "Stability has no unit: each yardstick gives its own factor.",
+    )
+
+
+def _like_resnet(found: Findings) -> Claim:
+    return Claim(
+        "Post-LN is closer to the residual networks' design.",
+        TUTORIAL,
+        tuple(
+            Check(words, "change of the stream by a block whose branch adds nothing", change, low=0.1)
+            for words, change in found.skip_changes.items()
+        ),
+        "Post-LN's norm stands on the stream, as the first residual networks' ReLU does; their second version, like "
+        "Pre-LN, leaves the stream alone.",
     )
 
 
