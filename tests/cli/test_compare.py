@@ -48,7 +48,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("gradscope.toml").write_text("")
     stack(12).save("good.json")
-    stack(12, decades_per_block=-0.4).save("bad.json")
+    stack(12, decades_per_block=-0.8).save("bad.json")
 
 
 def test_two_runs_side_by_side(capsys: Capture) -> None:
@@ -58,7 +58,7 @@ def test_two_runs_side_by_side(capsys: Capture) -> None:
     assert lines[0].startswith("A  good.json")
     assert "Will not train" in lines[1]
     assert "GS101" in lines[1]
-    assert "-4.80 worse" in done.out
+    assert "-9.60 worse" in done.out
     assert "<html" in Path("page.html").read_text()
 
 
@@ -74,7 +74,7 @@ def test_json(capsys: Capture) -> None:
     assert [entry["verdict"] for entry in content["runs"]] == ["will-train", "will-not-train"]
     row = next(row for row in content["differences"] if row["metric"] == "decades")
     assert row["judgements"] == ["", "worse"]
-    assert row["values"][1] == {"mean": pytest.approx(-4.8), "deviation": None}
+    assert row["values"][1] == {"mean": pytest.approx(-9.6), "deviation": None}
     assert content["profiles"]["by_name"] is True
 
 
