@@ -40,6 +40,7 @@ FACTS: dict[str, dict[str, Any]] = {
         "activation_sparsity_pattern": [0.9, 0.0, 0.0],
     },
     "llama4": {"pad_token_id": 0, "vocab_size": 256},
+    "llama4_vision_model": {"intermediate_size": 256, "projector_input_dim": 64},  # its adapter joins four patches
     "emu3": {"pad_token_id": 0},
     "emu3_text_model": {"pad_token_id": 0},
     "reformer": {

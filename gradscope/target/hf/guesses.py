@@ -6,30 +6,31 @@ The search refines them by what their errors say.
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
+from gradscope.target.hf.names import GRID, LOWEST_ID, TOKENS, named
 from gradscope.target.hf.shrink import parts_of
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 
-TOKENS = 16
 DECODER_TOKENS = 8
-LOWEST_ID = 4
-"""Ids below are usually padding and the like."""
 HIGHEST_ID = 100
 RANK_COST, LABEL_COST = 0.3, 0.1
 """Costs of the second kind of input against the first, and of going without labels."""
 FRAMES = 64
 MOST_FRAMES = 4096
 SAMPLES = 4000
-GRID = 4
-"""Patches a side of a picture that is given as flat patches."""
 GRID_NAMES = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hw", "grid_hws")
 AUDIO_NAMES = ("input_features", "input_values", "audio_values", "audio_input_values", "audio_features")
+PLACE_MASKS = ("image_embeds_position_mask",)
+PLACEHOLDER_COUNTS = (
+    "num_query_tokens", "latent_query_num", "image_seq_length", "mm_tokens_per_image", "num_image_tokens",
+)  # fmt: skip
 PICTURE_NAMES = ("pixel_values", "pixel_values_videos", "pixel_values_images")
 
 
@@ -41,6 +42,7 @@ class Facts:
     vocab: int
     width: int
     side: int
+    size: Any
     channels: int
     patch: int
     temporal: int
@@ -58,6 +60,7 @@ def read_facts(config: Any) -> Facts:
         config,
         vocab=min(_number(config, "vocab_size", "src_vocab_size", "text_vocab_size", default=HIGHEST_ID), HIGHEST_ID),
         width=_number(config, "hidden_size", "d_model", "n_embd", "embed_dim", default=64),
+        size=getattr(eyes, "image_size", None),
         side=_number(eyes, "image_size", "img_size", "input_size", "crop_size", default=64),
         channels=_number(eyes, "num_channels", "in_channels", "in_chans", "num_input_channels", default=3),
         patch=_number(eyes, "patch_size", "spatial_patch_size", default=16),
@@ -101,9 +104,10 @@ def _kinds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Gu
     token_pairs = [(seen, facts.image_token), (heard, facts.audio_token)]
     if text:
         for others, token in token_pairs:
-            for other in others[:2]:
-                yield {**(_marked(text, token, GRID * GRID) if token is not None else text), **other}
+            for other, count in itertools.product(others[:2], _placeholder_counts(facts.config)):
+                yield {**_with_place(text, token, count, parameters), **other}
         yield text
+        yield from _codes(text, facts)
         yield {**text, "input_ids": Guess("ids", (BATCH, 2 * TOKENS), high=facts.vocab, low=LOWEST_ID)}
     yield from seen
     yield from heard
@@ -147,6 +151,30 @@ def _text(parameters: Mapping[str, Any], facts: Facts) -> dict[str, Guess]:
     return made
 
 
+def _codes(text: dict[str, Guess], facts: Facts) -> Iterator[dict[str, Guess]]:
+    """Several tokens a moment: one of each code book of a sound, with or without one of a text."""
+    books = _number(facts.config, "num_codebooks", "num_quantizers", default=0)
+    for count in (books, books + 1) if books else ():
+        yield {**text, "input_ids": replace(text["input_ids"], shape=(BATCH, TOKENS, count))}
+
+
+def _placeholder_counts(config: Any) -> tuple[int, ...]:
+    """How many placeholders one picture may take in a text: as the configuration says, or one a patch."""
+    return tuple(dict.fromkeys(n for n in (_number(config, *PLACEHOLDER_COUNTS, default=0), GRID * GRID) if n))
+
+
+def _with_place(
+    text: dict[str, Guess], token: int | None, count: int, parameters: Mapping[str, Any]
+) -> dict[str, Guess]:
+    """Make place in a text for `count` features of something else: by placeholder tokens, or by a mask beside it."""
+    if token is not None:
+        return _marked(text, token, count)
+    mask = next((name for name in PLACE_MASKS if name in parameters), None)
+    if mask is None:
+        return text
+    return {**text, mask: Guess("marks", (BATCH, TOKENS), mark=(0, min(count, TOKENS - 2)))}
+
+
 def _marked(text: dict[str, Guess], token: int, count: int) -> dict[str, Guess]:
     """Put `count` placeholder tokens into a text."""
     length = TOKENS + count
@@ -157,6 +185,9 @@ def _marked(text: dict[str, Guess], token: int, count: int) -> dict[str, Guess]:
 
 
 def _pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
+    if "flattened_patches" in parameters:  # each with its row and its column in front
+        inside = _number(facts.config, "patch_embed_hidden_size", default=facts.channels * facts.patch**2)
+        yield {"flattened_patches": Guess("unit", (BATCH, TOKENS, 2 + inside))}
     grid = next((name for name in GRID_NAMES if name in parameters), None)
     name = next((n for n in PICTURE_NAMES if n in parameters), None)
     if grid is not None:
@@ -173,6 +204,8 @@ def _pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str,
     extra = (
         {"pixel_attention_mask": Guess("mask", (BATCH, facts.side, facts.side))} if "pixel_mask" in parameters else {}
     )
+    if isinstance(size := facts.size, list | tuple) and len(set(size)) == 2:  # noqa: PLR2004  # a strip: height and width
+        yield {name: Guess("float", (BATCH, facts.channels, *size))}
     for side in dict.fromkeys((facts.side, 64, 32, 224)):
         yield {name: Guess("float", (BATCH, facts.channels, side, side)), **({} if side else extra)}
     yield {name: Guess("float", (BATCH, facts.frames, facts.channels, facts.side, facts.side))}
@@ -213,18 +246,8 @@ def _required(parameters: Mapping[str, Any], inputs: Mapping[str, Guess], facts:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        made[name] = _by_name(name, length, facts)
+        made[name] = named(name, length, facts)
     return made
-
-
-def _by_name(name: str, length: int, facts: Facts) -> Guess:
-    if re.search(r"mask", name):
-        return Guess("mask", (BATCH, length))
-    if re.search(r"_ids$|tokens|codes", name):
-        return Guess("ids", (BATCH, length), high=facts.vocab, low=LOWEST_ID)
-    if re.search(r"pixel|image", name):
-        return Guess("float", (BATCH, facts.channels, facts.side, facts.side))
-    return Guess("float", (BATCH, TOKENS, facts.width))
 
 
 def _with_targets(

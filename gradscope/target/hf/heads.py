@@ -5,7 +5,12 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
+
+from torch import nn
+
+from gradscope.errors import MissingLibraryError
 
 HEADS = (
     "SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "CAUSAL_LM", "CTC", "IMAGE_CLASSIFICATION",
@@ -16,24 +21,63 @@ HEADS = (
 
 
 def classes_of(model_type: str, config_class: type) -> list[type]:
-    """Return the model classes of a type: by head, then the bare model, then whatever else its file defines."""
-    from transformers import PreTrainedModel
+    """Return the model classes of a type, best first.
+
+    Those that compute a loss come first, then the bare model, then what else its file makes public, then its parts.
+
+    Raises:
+        MissingLibraryError: If the file of the models needs a library that is not installed.
+    """
     from transformers.models.auto import modeling_auto
 
-    module: Any = importlib.import_module(config_class.__module__.replace(".configuration_", ".modeling_"))
     names = [name for head in HEADS for name in _names(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", model_type)]
     names += _names(modeling_auto, "MODEL_MAPPING_NAMES", model_type)
-    found = [getattr(module, name) for name in names if hasattr(module, name)]
-    own = [
+    module = _models_beside(config_class)
+    found = [cls for name in names if (cls := _class_named(name, module)) is not None]
+    defined = [
         value
         for value in vars(module).values()
         if isinstance(value, type)
-        and issubclass(value, PreTrainedModel)
+        and issubclass(value, nn.Module)
         and value.__module__ == module.__name__
-        and getattr(value, "config_class", None) is config_class
         and "forward" in vars(value)
     ]
-    return sorted(dict.fromkeys([*found, *own]), key=lambda cls: not _is_contrastive(cls))
+    public = getattr(module, "__all__", ())
+    own = [cls for cls in defined if getattr(cls, "config_class", None) is config_class]
+    own.sort(key=lambda cls: cls.__name__ not in public)
+    parts = [] if found or own else [cls for cls in reversed(defined) if _is_made_from(cls, config_class)]
+    return sorted(dict.fromkeys([*found, *own, *parts]), key=lambda cls: not _is_contrastive(cls))
+
+
+def _models_beside(config_class: type) -> Any:
+    """Import the file of models beside a configuration's; some types use the models of another."""
+    name = config_class.__module__.replace(".configuration_", ".modeling_")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name == name:
+            return ModuleType(name)
+        library = (error.name or "").partition(".")[0]
+        raise MissingLibraryError(
+            f"{config_class.__name__.removesuffix('Config')} needs {library}, which is not installed.",
+            hint=f"pip install {library}",
+        ) from error
+
+
+def _class_named(name: str, module: Any) -> Any:
+    import transformers
+
+    return getattr(module, name, None) or getattr(transformers, name, None)
+
+
+def _is_made_from(cls: type, config_class: type) -> bool:
+    """Whether a module is built from one argument alone, a configuration of that class."""
+    needed = [
+        parameter
+        for parameter in inspect.signature(cls).parameters.values()
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    return len(needed) == 1 and needed[0].annotation in (config_class, config_class.__name__)
 
 
 def _is_contrastive(cls: Any) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +17,18 @@ from gradscope.target.blame import raised
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import guesses
 from gradscope.target.hf.heads import classes_of
-from gradscope.target.hf.shrink import LEVELS, tiny
+from gradscope.target.hf.shrink import LEVELS, UNCHANGED, tiny
+from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
-from gradscope.target.infer.search import Inferred, search_inputs
+from gradscope.target.infer.search import Inferred, first_candidates, search_inputs
 
 MOST_CLASSES = 3
 MOST_PARAMETERS = 300_000_000
 """More than that, with widths kept, is too much for a step of a second."""
+MOST_SECONDS, MOST_SECONDS_EACH = 30.0, 8.0
+"""Processor time after which no further class or size is tried, and time spent on the inputs of each."""
+BLIND_COST = 0.5
+"""Cost of guesses from the layers alone against those from the signature and the configuration."""
 MOST_TRIALS = 40
 """Forwards tried for each class: a tiny model takes milliseconds."""
 
@@ -56,7 +63,10 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     states = torch.get_rng_state(), random.getstate()
     first: Settled | None = None
     failure: Exception | None = None
+    started = time.process_time()
     for cls, level in _attempts(model_type, config_class, class_name):
+        if first is not None and time.process_time() - started > MOST_SECONDS:
+            break
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         try:
@@ -114,12 +124,14 @@ def _try(model: nn.Module, cls: Any, config: Any, label: str) -> Inferred | None
     if scratch is None:
         return None
     fresh: Callable[[], nn.Module | None] = lambda: scratch  # noqa: E731  # BatchNorm's statistics do not matter here
+    shapes = ((BLIND_COST + cost, guess) for cost, guess in first_candidates(scratch, read_hints(scratch)))
+    first = itertools.chain(guesses(cls, config), shapes)
     try:
-        return search_inputs(scratch, fresh, label, guesses(cls, config), most_trials=MOST_TRIALS)
+        return search_inputs(scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH)
     except InputsError:
         return None
 
 
 def _note(cls: type, model_type: str, level: int) -> str:
-    size = "with few layers and experts" if level else "in miniature"
+    size = "in miniature" if not level else "with few layers and experts" if level < UNCHANGED else "in full size"
     return f"{cls.__name__} from the default configuration of {model_type}, {size}; -a key=value changes it."

@@ -11,12 +11,24 @@ from typing import Any
 
 from gradscope.errors import TargetError
 from gradscope.target.hf.facts import FACTS
-from gradscope.target.hf.sizes import DEPTHS, HIERARCHICAL, HIGHEST_ID, LAYERS, RANDOM_DEPTH, SPECIAL_ID, VOCAB, smaller
+from gradscope.target.hf.sizes import (
+    DEPTHS,
+    HIERARCHICAL,
+    HIGHEST_ID,
+    LAYERS,
+    PLACEHOLDER_ID,
+    RANDOM_DEPTH,
+    SPECIAL_ID,
+    VOCAB,
+    smaller,
+)
 from gradscope.target.nearest import did_you_mean
 
-LEVELS = (0, 1, 2)
+LEVELS = (0, 1, 2, 3)
 SMALL_PICTURES = 1
 """The last level at which pictures are made small."""
+UNCHANGED = 3
+"""The level at which a configuration is taken as it is."""
 KINDS = re.compile(r"layer_types|layers_block_type|block_types|layers_types")
 OF_EACH_KIND = 2
 """Layers of one kind often share weights with one another, so that one of them is too few."""
@@ -25,6 +37,8 @@ USUAL_SECTIONS = 3
 PATCHES_PER_SIDE = 4
 SMALL_SIDE = 64
 SMALL_WINDOW = 4
+UNREADABLE = object()
+MAP_SIZES = re.compile(r"feat(ure)?_sizes$")
 LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
 
@@ -35,10 +49,10 @@ def tiny(cls: Any, given: Mapping[str, Any], level: int = 0) -> Any:
     Args:
         cls: The configuration class.
         given: What the user asked for; ``part.key`` reaches into a part of a composite configuration.
-        level: 0 to shrink everything, 1 to keep the widths, 2 to keep the pictures' size as well.
+        level: 0 to shrink everything, 1 to keep the widths, 2 to keep the pictures' size as well, 3 to shrink nothing.
     """
     default = cls()
-    changes = shrunk(default, level, [])
+    changes = shrunk(default, level, []) if level < UNCHANGED else {}
     changes.update(FACTS.get(cls.model_type, {}) if level == 0 else {})
     own = {key: value for key, value in given.items() if "." not in key}
     refuse_unknown(default, given)
@@ -62,19 +76,20 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
             changes[name] = type(value)(**{**_own_settings(value), **inner, **FACTS.get(value.model_type, {})})
         elif RANDOM_DEPTH.search(name) and isinstance(value, float):
             changes[name] = 0.0
+        elif value is None and PLACEHOLDER_ID.search(name):
+            changes[name] = _low_ids(VOCAB, used_ids)
         elif SPECIAL_ID.search(name) and _too_high(value):
             changes[name] = _low_ids(value, used_ids)
         elif isinstance(value, int) and not isinstance(value, bool):
             changes[name] = smaller(name, value, depth_only=depth_only)
         elif DEPTHS.search(name) and _is_whole_numbers(value):
             changes[name] = type(value)(min(number, LAYERS) for number in value)
-        elif name == "image_size" and _is_whole_numbers(value):
-            changes[name] = value
-    changes = {name: value for name, value in changes.items() if value != getattr(config, name, None)}
+    changes = {name: value for name, value in changes.items() if _differs(value, _read(config, name))}
     changes.update(_fitting_layers(config, changes))
     changes.update(_fitting_stages(config, changes))
     if level <= SMALL_PICTURES:
         changes.update(_small_picture(config))
+        changes.update(_smaller_maps(config, changes))
     if not depth_only:
         changes.update(_fitting_heads(config, changes))
         changes.update(_fitting_rotation(config, changes))
@@ -83,8 +98,21 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
 
 def constructor_values(config: Any) -> dict[str, Any]:
     """Return the values of a configuration that its constructor takes."""
-    names = inspect.signature(type(config)).parameters
-    return {name: getattr(config, name) for name in names if name not in ("kwargs", "args") and hasattr(config, name)}
+    names = [name for name in inspect.signature(type(config)).parameters if name not in ("kwargs", "args")]
+    return {name: value for name in names if (value := _read(config, name)) is not UNREADABLE}
+
+
+def _read(config: Any, name: str) -> Any:
+    """Return a setting; a configuration refuses to tell one that differs from layer to layer."""
+    try:
+        return getattr(config, name, UNREADABLE)
+    except RuntimeError:
+        return UNREADABLE
+
+
+def _differs(new: Any, old: Any) -> bool:
+    """Whether a setting was changed; parts always count as changed, and some refuse to be compared."""
+    return hasattr(new, "to_dict") or bool(new != old)
 
 
 def parts_of(config: Any) -> dict[str, Any]:
@@ -193,17 +221,47 @@ def _is_whole_numbers(value: Any) -> bool:
 
 
 def _small_picture(config: Any) -> dict[str, Any]:
-    """A picture of a few patches a side."""
-    side, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
-    if not isinstance(side, int):
+    """A picture of a few patches a side; a size in two numbers stays in two, and a strip keeps its shape."""
+    size, patch = getattr(config, "image_size", None), _one_side(getattr(config, "patch_size", None))
+    side = _one_side(size)
+    if side is None:
         return {}
-    small = patch * PATCHES_PER_SIDE if isinstance(patch, int) and patch >= LARGE_PATCH else SMALL_SIDE
-    if not isinstance(window := getattr(config, "window_size", None), int):
-        return {"image_size": min(side, small)}
-    window, stages = min(window, SMALL_WINDOW), getattr(config, "depths", None)
-    if isinstance(patch, int) and isinstance(stages, list | tuple):  # the last stage, halved at each, is one window
-        small = patch * window * 2 ** (len(stages) - 1)
-    return {"image_size": min(side, small), "window_size": window}
+    small = patch * PATCHES_PER_SIDE if patch is not None and patch >= LARGE_PATCH else SMALL_SIDE
+    changes: dict[str, Any] = {}
+    if isinstance(window := getattr(config, "window_size", None), int):
+        window, stages = min(window, SMALL_WINDOW), getattr(config, "depths", None)
+        if patch is not None and isinstance(stages, list | tuple):  # the last stage, halved at each, is one window
+            small = patch * window * 2 ** (len(stages) - 1)
+        changes["window_size"] = window
+    small = min(side, small)
+    return {**changes, "image_size": type(size)([small, small]) if isinstance(size, list | tuple) else small}
+
+
+def _smaller_maps(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Shrink the sizes of maps of features as much as the picture that they are computed from."""
+    before, after = _picture_side(config, parts_of(config)), _picture_side(None, changes)
+    if not before or not after:
+        return {}
+
+    def scaled(size: Any) -> Any:
+        return [scaled(part) for part in size] if isinstance(size, list | tuple) else max(size * after // before, 1)
+
+    maps = {name: value for name, value in constructor_values(config).items() if MAP_SIZES.search(name)}
+    return {name: scaled(value) for name, value in maps.items() if value}
+
+
+def _picture_side(config: Any, settings: Mapping[str, Any]) -> int:
+    """Return the side of the pictures that a configuration, or a part among its settings, is for; 0 where none says."""
+    own = _one_side(settings.get("image_size", getattr(config, "image_size", None)))
+    parts = (part for part in settings.values() if hasattr(part, "to_dict") and hasattr(part, "model_type"))
+    return own or next((side for part in parts if (side := _picture_side(part, parts_of(part)))), 0)
+
+
+def _one_side(size: Any) -> int | None:
+    """Return the side of a square, given as one number or as two equal ones."""
+    if isinstance(size, list | tuple) and len(size) == 2 and size[0] == size[1]:  # noqa: PLR2004  # height and width
+        size = size[0]
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def _fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,8 @@ HIERARCHICAL = re.compile(r"heads$|hidden_sizes$|embed_dims?$|dims$|channels$|wi
 DEPTH_ONLY = re.compile(r"layers?$|depth$|blocks$|experts$|vocab_size|denoising|nextn|mtp")
 """What is shrunk where shrinking the widths breaks a model."""
 SPECIAL_ID = re.compile(r"(token_id|token_index|_id|_index)s?$")
+PLACEHOLDER_ID = re.compile(r"^(image|audio|video)_token_(id|index)$")
+"""The token that stands in a text for something else; some models compare with it whether it is set or not."""
 DEPTHS = re.compile(
     r"^(depths|num_blocks|layers|num_layers|layer_depths|blocks_per_stage|num_block_repeats|stage_num_blocks)$"
 )

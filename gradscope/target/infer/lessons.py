@@ -21,6 +21,9 @@ PLACEHOLDERS = (
     re.compile(r"Got (?P<features>\d+) [\w ]+ for (?P<tokens>\d+)"),
 )
 MOST_PLACEHOLDERS = 4096
+TOO_MANY_PLACEHOLDERS = re.compile(r"[Nn]umber of elements of source < number of ones in mask")
+FEWER = (2, 4, 16)
+"""Divisors of the number of placeholders when there are too many, and the message does not say of how many."""
 COARSE = 16
 """Sides that patches and strides usually divide."""
 LEAST_DIRECT = 0.5
@@ -106,30 +109,31 @@ def lessons(
 
 def _by_placeholders(message: str, candidate: Candidate) -> Iterator[Lesson]:
     """A text has as many placeholder tokens as the picture beside it has features."""
+    marked = next((g for _, g in candidate if g.mark is not None), None)
+    if marked is None or marked.mark is None:
+        return
+    old = marked.mark[1]
+    if TOO_MANY_PLACEHOLDERS.search(message):
+        counts = [old // by for by in FEWER if old // by]
+        yield from ((rank / 10 - 1.0, _with_placeholders(candidate, count)) for rank, count in enumerate(counts))
     for pattern in PLACEHOLDERS:
         if (match := pattern.search(message)) is None:
             continue
         named = match.groupdict() or {"tokens": match[1], "features": match[2]}
         tokens, features = int(named["tokens"]), int(named["features"])
-        marked = next((g for _, g in candidate if g.mark is not None), None)
-        if marked is None or marked.mark is None or not tokens or tokens == features:
-            continue
-        count = marked.mark[1] * features // tokens
-        if not 0 < count <= MOST_PLACEHOLDERS:
-            continue
-        old, new = marked.shape[1], marked.shape[1] - marked.mark[1] + count
-        yield (
-            -1.0,
-            tuple(
-                (
-                    n,
-                    replace(_set(g, 1, new), mark=(g.mark[0], count) if g.mark else None)
-                    if len(g.shape) > 1 and g.shape[1] == old
-                    else g,
-                )
-                for n, g in candidate
-            ),
-        )
+        if tokens and tokens != features and 0 < (count := old * features // tokens) <= MOST_PLACEHOLDERS:
+            yield -1.0, _with_placeholders(candidate, count)
+
+
+def _with_placeholders(candidate: Candidate, count: int) -> Candidate:
+    """Put another number of placeholders into the text, and lengthen or shorten all that is as long as the text."""
+    marked = next(g for _, g in candidate if g.mark is not None)
+    old = marked.shape[1]
+    new = old - (marked.mark[1] if marked.mark else 0) + count
+    return tuple(
+        (name, replace(_set(g, 1, new), mark=(g.mark[0], count) if g.mark else None) if g.shape[1:2] == (old,) else g)
+        for name, g in candidate
+    )
 
 
 def _by_absence(outcome: Outcome, candidate: Candidate, optional: Sequence[str], hints: Hints) -> Iterator[Lesson]:

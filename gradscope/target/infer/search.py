@@ -42,6 +42,7 @@ LESSON_COST = 0.4
 """Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
 MOST_GAIN, GAIN_BONUS = 20, 0.1
 """Layers more that a forward reached than before its last change, and what each takes off the cost."""
+GUESS_EVERY = 3
 FORWARD_FLOPS = 6e9
 """Operations of one forward that a step may have: about a second with its backward on one CPU core."""
 MOST_KEPT = 100_000_000
@@ -87,6 +88,7 @@ def search_inputs(
     first: Iterable[tuple[float, Candidate]],
     *,
     most_trials: int = MOST_TRIALS,
+    most_seconds: float = MOST_SECONDS,
     run: Callable[[Any], Outcome | None] | None = None,
 ) -> Inferred:
     """Find inputs that go through a model.
@@ -97,12 +99,13 @@ def search_inputs(
         label: The model in words.
         first: Penalties and candidates to begin with.
         most_trials: Forwards to try at most.
+        most_seconds: Processor time after which the search gives up.
         run: Tries one batch on a copy, where `model` itself must not be run.
 
     Raises:
         InputsError: If none are found, with what was tried and what it said.
     """
-    search = _Search(model, label, first, most_trials, run)
+    search = _Search(model, label, first, most_trials, most_seconds, run)
     second_best: Candidate | None = None
     left = MOST_AFTER_NON_FINITE
     for entry in search.candidates():
@@ -130,6 +133,7 @@ class _Search:
         label: str,
         first: Iterable[tuple[float, Candidate]],
         most_trials: int,
+        most_seconds: float,
         run: Callable[[Any], Outcome | None] | None,
     ) -> None:
         self.model, self.label = model, label
@@ -140,26 +144,35 @@ class _Search:
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         )
         self.failures: list[tuple[Candidate, str]] = []
-        self._queue: list[_Entry] = []
+        self._guessed: list[_Entry] = []
+        self._learnt: list[_Entry] = []
         self._seen: set[Candidate] = set()
         self._count = itertools.count()
         self._seconds = 0.0
-        self._most_trials = most_trials
+        self._most_trials, self._most_seconds = most_trials, most_seconds
         self._attempt = run
         self._accepted = signature_of(model).keywords
         for penalty, candidate in first:
-            self.push(penalty, candidate)
+            self._push(self._guessed, _Entry(penalty, next(self._count), candidate))
 
-    def push(self, cost: float, candidate: Candidate, progress: int = 0) -> None:
+    def _push(self, queue: list[_Entry], entry: _Entry) -> None:
         """Queue a candidate that was not queued before."""
-        if candidate not in self._seen and all(_is_sane(guess) for _, guess in candidate):
-            self._seen.add(candidate)
-            heapq.heappush(self._queue, _Entry(cost, next(self._count), candidate, progress))
+        if entry.candidate not in self._seen and all(_is_sane(guess) for _, guess in entry.candidate):
+            self._seen.add(entry.candidate)
+            heapq.heappush(queue, entry)
 
     def candidates(self) -> Iterator[_Entry]:
-        """Yield the cheapest entry, again and again, within the bounds."""
-        while self._queue and len(self.failures) < self._most_trials and self._seconds < MOST_SECONDS:
-            yield heapq.heappop(self._queue)
+        """Yield the cheapest entry, again and again, within the bounds.
+
+        Every third one is a first guess as long as there are any: one trail of lessons may lead nowhere.
+        """
+        for turn in itertools.count(1):
+            if len(self.failures) >= self._most_trials or self._seconds >= self._most_seconds:
+                return
+            queues = [queue for queue in (self._guessed, self._learnt) if queue]
+            if not queues:
+                return
+            yield heapq.heappop(queues[0] if turn % GUESS_EVERY == 0 else min(queues))
 
     def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
         """Try a candidate; a model that differentiates inside its forward is given gradients."""
@@ -183,7 +196,8 @@ class _Search:
         progress = len(outcome.entered)
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs, self._accepted):
-            self.push(entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain, learnt, progress)
+            cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
+            self._push(self._learnt, _Entry(cost, next(self._count), learnt, progress))
         traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
 
     def failure(self) -> InputsError:

@@ -1,0 +1,87 @@
+"""What an input of a transformers model is by its name, where forward will not go without it.
+
+The names are conventions that many models share: prompts of segmentation models, grids of patches, spectrograms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gradscope.target.infer.guess import BATCH, Guess
+
+if TYPE_CHECKING:
+    from gradscope.target.hf.guesses import Facts
+
+TOKENS = 16
+GRID = 4
+"""Patches a side of a picture that is given as patches or as a map of features."""
+LOWEST_ID = 4
+"""Ids below are usually padding and the like."""
+PROMPTS = 2
+"""Points a prompt holds."""
+FINER = (4, 2)
+"""How much finer the two maps of high resolution are than the last one."""
+THINNER = (8, 4)
+"""How much fewer channels they have."""
+
+Make = Callable[["Facts", int], Guess]
+
+
+def named(name: str, length: int, facts: Facts) -> Guess:
+    """Return what an input is by its name; hidden states where the name says nothing."""
+    for pattern, make in _TABLE:
+        if pattern.search(name):
+            return make(facts, length)
+    return Guess("float", (BATCH, TOKENS, facts.width))
+
+
+def _map(facts: Facts, finer: int = 1, thinner: int = 1) -> Guess:
+    return Guess("float", (BATCH, max(facts.width // thinner, 1), GRID * finer, GRID * finer))
+
+
+def _maps(facts: Facts, length: int) -> Guess:
+    parts = (_map(facts, finer, thinner) for finer, thinner in zip(FINER, THINNER, strict=True))
+    return Guess("tuple", parts=tuple((str(i), part) for i, part in enumerate(parts)))
+
+
+def _pyramid(facts: Facts, length: int) -> Guess:
+    """Maps of one width, the coarsest last."""
+    return Guess("tuple", parts=tuple((str(i), _map(facts, finer)) for i, finer in enumerate((*FINER, 1))))
+
+
+def _one_map(facts: Facts, length: int) -> Guess:
+    return Guess("tuple", parts=(("0", _map(facts)),))
+
+
+_NAMES: tuple[tuple[str, Make], ...] = (
+    # prompts of segmentation models
+    (r"^sparse_prompt", lambda f, n: Guess("float", (BATCH, 1, PROMPTS, f.width))),
+    (r"image_embeddings|image_positional|dense_prompt", lambda f, n: _map(f)),
+    (r"^high_resolution", _maps),
+    (r"^backbone_features$", _pyramid),
+    (r"^(vision_features|img_feats|vision_pos)", _one_map),
+    (r"^input_points$", lambda f, n: Guess("unit", (BATCH, 1, PROMPTS, 2))),
+    (r"^input_labels$", lambda f, n: Guess("ids", (BATCH, 1, PROMPTS), high=2)),
+    (r"^input_boxes$", lambda f, n: Guess("unit", (BATCH, 1, 4))),
+    (r"^(input_)?masks$", lambda f, n: Guess("float", (BATCH, 1, *[4 * f.side // max(f.patch, 1)] * 2))),
+    (r"^box_embeddings$", lambda f, n: Guess("unit", (BATCH, PROMPTS, 4))),
+    (r"^box_mask$", lambda f, n: Guess("trues", (BATCH, PROMPTS))),
+    (r"^box_labels$", lambda f, n: Guess("ids", (BATCH, PROMPTS), high=2)),
+    (r"^(multimask_output|hq_token_only)$", lambda f, n: Guess("constant", value=False)),
+    # pictures
+    (r"aspect_ratio_ids", lambda f, n: Guess("ids", (BATCH, 1), high=2, low=1)),
+    (r"aspect_ratio_mask", lambda f, n: Guess("mask", (BATCH, 1, 1))),
+    (r"spatial_shapes|target_sizes", lambda f, n: Guess("rows", (BATCH,), value=(GRID, GRID))),
+    (r"position_ids$", lambda f, n: Guess("ids", (BATCH, GRID * GRID, 2), high=GRID)),
+    # sound
+    (r"spectrogram|^mel$|_mel$", lambda f, n: Guess("float", (BATCH, TOKENS, f.mel))),
+    (r"time_?step$", lambda f, n: Guess("unit", (BATCH,))),
+    # everything else
+    (r"mask", lambda f, n: Guess("mask", (BATCH, n))),
+    (r"_ids$|tokens|codes?$", lambda f, n: Guess("ids", (BATCH, n), high=f.vocab, low=min(LOWEST_ID, f.vocab - 1))),
+    (r"pixel|image", lambda f, n: Guess("float", (BATCH, f.channels, f.side, f.side))),
+)
+_TABLE = tuple((re.compile(pattern), make) for pattern, make in _NAMES)
+"""The first pattern that is found in a name decides."""
