@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.probe.evidence import Evidence
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.observer import Place
@@ -61,9 +62,15 @@ class StepWatch(BackwardListener):
         self._level = level
         self._signals = signals
         self.stream = None if level == "params" else StreamWatch(model, tracker, rows, previous)
+        self.evidence: Evidence | None = None
+        if guest and self.stream is not None:
+            self.evidence = Evidence(model, tracker, rows, self.outputs, first=previous is None)
         if self.stream is not None and signals is not None:
             self.stream.recorder.functions = signals.functions
             self.stream.recorder.on_function = self._function
+            if self.evidence is not None:
+                self.evidence.loss.functions = signals.functions
+                self.evidence.loss.on_function = self._function
             self.stream.recorder.onlooker = self._addition
         self._guest = guest
         self._scaler = LossScale()
@@ -82,6 +89,8 @@ class StepWatch(BackwardListener):
                 stack.callback(self.outputs.close)
                 if self.stream is not None:
                     stack.callback(self.stream.close)
+                if self.evidence is not None:
+                    stack.enter_context(self.evidence)
                 stack.callback(self._modes.close)
                 stack.enter_context(self.tracker)
             listen(self)
@@ -103,8 +112,12 @@ class StepWatch(BackwardListener):
     def started(self, backward: Backward) -> Backward | None:
         """Begin to listen where a backward pass is the training step's own."""
         if not self._is_own(backward):
+            if backward.accumulates and self.evidence is not None:
+                self.evidence.other_backward()
             return None
         self.num_backwards += 1
+        if self.evidence is not None:
+            self.evidence.before_backward(backward)
         with torch.no_grad(), torch._C.DisableTorchFunction():
             self.roots.extend(self.rows.keep(root) for root in backward.roots[:1] if root.numel() == 1)
             if self._scaler.scale is not None:
@@ -121,6 +134,8 @@ class StepWatch(BackwardListener):
         if token is None:
             return
         self.outputs.listening = False
+        if self.evidence is not None:
+            self.evidence.after_backward()
         if self.stream is not None:
             self.stream.after_backward()
         with torch.no_grad():

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
-from gradscope.probe.faults.births import find_births
+from gradscope.probe.attach import StepWatch
+from gradscope.probe.faults.again import send_back
+from gradscope.probe.faults.births import Birth, find_births
 from gradscope.probe.faults.cuts import Cut, find_cuts
 from gradscope.probe.restore import Moment
 from gradscope.probe.watching.tables import Tables
+from gradscope.probe.watching.updates import Updates
 
+_BIRTHS = "where numbers become non-finite"
 _MOST_NAMES = 5
 """Parameters that an event names one by one."""
 
@@ -25,15 +30,65 @@ def note_births(
         with moment.again():
             births = find_births(model, forward, batch)
     except Exception as error:  # user code under a mode it may not be made for can raise anything
-        tables.confess("where numbers become non-finite", f"running the step again raised {type(error).__name__}")
+        tables.confess(_BIRTHS, f"running the step again raised {type(error).__name__}")
         return
+    _write_births(tables, step, births)
+
+
+def note_births_of_loop(
+    tables: Tables, step: int, model: nn.Module, watch: StepWatch, in_loss: list[Birth], updates: Updates | None
+) -> None:
+    """Write an event for each place at which a step of a loop that is not ours becomes non-finite.
+
+    Its forwards are run again where that can tell more than the watched step itself did.
+
+    Args:
+        tables: Where to.
+        step: Which step.
+        model: The model.
+        watch: What watched the step.
+        in_loss: The births between the model's output and the backward pass.
+        updates: The weights before the step, None where they are not known.
+    """
+    if in_loss and not _model_is_finite(tables, step):
+        in_loss = []  # what the model returned was not finite either
+    evidence, births = watch.evidence, in_loss
+    if not in_loss:
+        why = "--level params does not look" if evidence is None else evidence.forwards.obstacle()
+        if updates is None:
+            why = "the weights were changed by no optimizer that could be seen"
+        if why is not None or evidence is None or updates is None:
+            tables.confess(_BIRTHS, why or "")
+            return
+        outermost = [call for call in watch.outputs.of_call if call.parent is None]
+
+        def arrived(i: int, n: int) -> bool:
+            outputs = watch.outputs.of_call.get(outermost[i], []) if i < len(outermost) else []
+            return n < len(outputs) and outputs[n].gradient is not None
+
+        try:
+            with evidence.forwards.moment(updates.before):
+                forwards = evidence.forwards
+                births = find_births(model, forwards.run, forwards.given, send_back(model, arrived))
+        except Exception as error:  # as above
+            tables.confess(_BIRTHS, f"running the forward again raised {type(error).__name__}")
+            return
+    _write_births(tables, step, births)
+
+
+def _model_is_finite(tables: Tables, step: int) -> bool:
+    norms = tables.of_step("call_stats", step, ("forward_norm",))
+    return all(norm is None or math.isfinite(norm) for (norm,) in norms)
+
+
+def _write_births(tables: Tables, step: int, births: list[Birth]) -> None:
     for birth in births:
         tables.add(
             "events", step=step, kind=birth.kind, module=birth.module, call=birth.call, op=birth.op,
             file=tables.file(birth.file), line=birth.line, detail=birth.detail,
         )  # fmt: skip
     if not births:
-        tables.confess("where numbers become non-finite", "the same step, run again, did not")
+        tables.confess(_BIRTHS, "the same step, run again, did not")
 
 
 def note_cuts(
@@ -46,10 +101,15 @@ def note_cuts(
     except Exception as error:
         tables.confess("where gradients are cut", f"running the forward again raised {type(error).__name__}")
         return []
+    write_cuts(tables, step, cuts)
+    return cuts
+
+
+def write_cuts(tables: Tables, step: int, cuts: list[Cut]) -> None:
+    """Write an event for each cut."""
     for cut in cuts:
         names = ", ".join(cut.parameters[:_MOST_NAMES]) + (", …" if len(cut.parameters) > _MOST_NAMES else "")
         tables.add(
             "events", step=step, kind="cut", module=cut.module, call=cut.call, op=cut.op, file=tables.file(cut.file),
             line=cut.line, detail=f"no gradient for {len(cut.parameters)} parameters: {names}",
         )  # fmt: skip
-    return cuts

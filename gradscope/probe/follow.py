@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.session import Session
+from gradscope.probe.closer import note_births_of_loop, write_cuts
+from gradscope.probe.session import Outcome, Session
 from gradscope.probe.watching import calls, optimizing
 from gradscope.probe.watching.optimizers import learning_rate
 from gradscope.probe.watching.optimizing import OptimizerListener
@@ -45,6 +47,7 @@ class Follower(OptimizerListener):
         self._cycle: set[int] = set()
         self._stepped: set[int] = set()
         self._skipped = False
+        self._went_wrong = False
         self._others_step = False
         """Whether the gradients that have come were used by an optimizer of another model: a generator's, say."""
         self._updates: Updates | None = None
@@ -203,14 +206,19 @@ class Follower(OptimizerListener):
                 detail="the optimizer step was skipped: a gradient was not finite at this loss scale",
             )  # fmt: skip
         outcome = self.session.record(self.number, watch, updates, learning_rate(next(iter(self.optimizers), None)))
-        if not outcome.finite:
-            self.session.tables.confess(
-                "where numbers become non-finite", "the step of a loop that is not ours cannot be run again"
-            )
-        elif outcome.starved:
-            self.session.tables.confess(
-                "where gradients are cut", "the forward of a loop that is not ours cannot be run again"
-            )
+        self._look_closer(watch, updates, outcome)
+
+    def _look_closer(self, watch: StepWatch, updates: Updates, outcome: Outcome) -> None:
+        """Tell, once, where a step became non-finite; and of the first step where its gradients were cut."""
+        tables, model = self.session.tables, self.session.model
+        if not outcome.finite and not self._skipped and not self._went_wrong:
+            self._went_wrong = True
+            known = updates if self._stepped else None
+            note_births_of_loop(tables, self.number, model, watch, outcome.in_loss, known)
+        elif outcome.starved and watch.evidence is not None:
+            starved = set(outcome.starved)
+            cuts = [replace(cut, parameters=[p for p in cut.parameters if p in starved]) for cut in watch.evidence.cuts]
+            write_cuts(tables, self.number, [cut for cut in cuts if cut.parameters])
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         known = self._owned.get(id(optimizer))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from gradscope.probe.attach import StepWatch
+from gradscope.probe.faults.births import Birth
 from gradscope.probe.readout import (
     times,
     write_calls,
@@ -41,10 +42,12 @@ class Outcome:
     Attributes:
         finite: Whether loss and gradients are numbers.
         starved: Parameters that require a gradient and got none.
+        in_loss: Where the step became non-finite after the model had returned, in a loop that is not ours.
     """
 
     finite: bool
     starved: list[str]
+    in_loss: list[Birth] = field(default_factory=list)
 
 
 class Session:
@@ -126,7 +129,10 @@ class Session:
         self._called.update(call.module for call in watch.tracker.calls)
         self._confess(watch)
         self.tracker.reset()
-        return self._outcome(number)
+        outcome = self._outcome(number)
+        if outcome.finite or watch.evidence is None:
+            return outcome
+        return replace(outcome, in_loss=watch.evidence.loss.births(value))
 
     def _context(self, watch: StepWatch) -> StepContext:
         """Tell the signals what the graph of the step has shown."""

@@ -12,6 +12,9 @@ from gradscope.rules.gs401_underflow import flushed_regions
 from gradscope.rules.numbers import count, listed
 from gradscope.rules.rule import Levels, Rule, RuleDoc
 
+OUTSIDE_CALL = -1
+"""The number of the call of an event outside of every module call: in the loss."""
+
 
 @dataclass(frozen=True)
 class Birth:
@@ -25,6 +28,11 @@ class Birth:
     file: str | None
     line: int | None
     detail: str | None
+
+    @property
+    def in_loss(self) -> bool:
+        """Whether it is born in what is computed from the model's output."""
+        return self.call == OUTSIDE_CALL
 
     @property
     def made_by_update(self) -> bool:
@@ -51,7 +59,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
             code="GS104",
             severity="error",
             module=birth.module,
-            call=birth.call,
+            call=max(birth.call, 0),
             message=_message(facts, birth, hit, bad_loss),
             evidence={
                 "direction": birth.direction,
@@ -69,6 +77,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
 
 def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | None) -> str:
     place = f"`{birth.module}`" if birth.module else "the model's own forward"
+    place = "the loss, after the model has returned," if birth.in_loss else place
     operation = f" by {birth.op}" if birth.op else ""
     when = f" at step {birth.step}" if birth.step is not None else ""
     if birth.direction == "loss":

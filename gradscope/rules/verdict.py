@@ -66,7 +66,7 @@ WEIGHTS: dict[str, Weight] = {
         2, 1, "The gradient grows so much toward the first layers ({module}) that no learning rate suits all of them."
     ),
     "GS103": Weight(1, 0.5, "One block ({module}) loses or adds far more gradient than all others."),
-    "GS104": Weight(2, 1, "A NaN or infinity is born in {module}, and it will spread to every weight."),
+    "GS104": Weight(2, 1, "A NaN or infinity arises in {module}, and it will spread to every weight."),
     "GS105": Weight(2, 0.5, "No gradient gets back through {module}, and no optimizer step will change that."),
     "GS106": Weight(2, 1, "No gradient can reach {module} although it is meant to learn: the graph is cut."),
     "GS107": Weight(2, 0.5, "The gradient does not survive the way back through time in {module}."),

@@ -26,6 +26,8 @@ from gradscope.probe.watching.eager import eagerly
 from gradscope.probe.watching.source import is_user_file, user_frame
 from gradscope.probe.watching.tensors import tensors_in
 
+OUTSIDE_CALL = -1
+"""The number of the call of a birth outside of every module call: in the loss."""
 _MOST_BIRTHS = 3
 """Per direction; what comes after the first is mostly its offspring."""
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)')
@@ -54,13 +56,16 @@ class Birth:
     detail: str
 
 
-def find_births(model: nn.Module, forward: Callable[[], torch.Tensor], batch: Any) -> list[Birth]:
+def find_births(
+    model: nn.Module, forward: Callable[[], Any], batch: Any, backward: Callable[[Any], None] | None = None
+) -> list[Birth]:
     """Run a step again and tell where it becomes non-finite. The caller restores what the step changes.
 
     Args:
         model: The model.
         forward: Computes the loss.
         batch: What `forward` feeds it, looked at first.
+        backward: Goes back through what `forward` returned; `loss.backward()` by default.
     """
     given = [*_bad_inputs(batch), *_bad_weights(model)]
     if given:
@@ -72,12 +77,16 @@ def find_births(model: nn.Module, forward: Callable[[], torch.Tensor], batch: An
     with warnings.catch_warnings(), eagerly(model), tracker, _tracebacks():
         warnings.simplefilter("ignore")  # the user has seen them already
         with searcher:
-            loss = forward()
-        if isinstance(loss, torch.Tensor) and loss.requires_grad:
-            searcher.backward = True
-            with searcher:
-                loss.backward()  # type: ignore[no-untyped-call]
+            outcome = forward()
+        searcher.backward = True
+        with searcher:
+            (backward or _backward)(outcome)
     return searcher.births
+
+
+def _backward(loss: Any) -> None:
+    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+        loss.backward()  # type: ignore[no-untyped-call]
 
 
 class _Intervals:
@@ -120,14 +129,14 @@ class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         kwargs = kwargs or {}
         mutable = func._schema.is_mutable
-        before = _health((args, kwargs)) if mutable else None
+        before = worst_number((args, kwargs)) if mutable else None
         result = func(*args, **kwargs)
         name = func._schema.name.rpartition("::")[2]
         if "empty" in name or self._num_found() >= _MOST_BIRTHS:  # fresh memory holds anything
             return result
-        after = _health(result)
+        after = worst_number(result)
         if after != "finite":
-            before = before if before is not None else _health((args, kwargs))
+            before = before if before is not None else worst_number((args, kwargs))
             # A NaN may come of infinities; an infinity has to come of finite numbers.
             if before == "finite" or (after == "nan" and before == "inf" and not self.births):
                 self._note(name, before, after, result)
@@ -145,28 +154,28 @@ class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._note_backward(name, detail)
             return
         call = self._tracker.stack[-1] if self._tracker.stack else None
-        self._bear("nonfinite_forward", call, _plain(name), user_frame(), detail)
+        self._bear("nonfinite_forward", call, plain_name(name), user_frame(), detail)
 
     def _note_backward(self, name: str, detail: str) -> None:
         node = torch._C._current_autograd_node()
         if node is None:
-            self._bear("nonfinite_backward", None, _plain(name), (None, None), detail)
+            self._bear("nonfinite_backward", None, plain_name(name), (None, None), detail)
             return
         op = re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
         detail = f"in the gradient of {op}, {detail}"
         self._bear("nonfinite_backward", self._intervals.call_of(node._sequence_nr()), op, _made_at(node), detail)
 
     def _bear(self, kind: str, call: Call | None, op: str, place: tuple[str | None, int | None], detail: str) -> None:
-        module, number = (call.module, call.call) if call is not None else ("", 0)
+        module, number = (call.module, call.call) if call is not None else ("", OUTSIDE_CALL)
         self.births.append(Birth(kind, module, number, op, *place, detail))
 
 
-def _health(value: Any) -> str:
-    """Return finite, inf or nan for the worst number in a nested value."""
+def worst_number(value: Any, *, tensors: bool = True) -> str:
+    """Return finite, inf or nan for the worst number in a nested value; `tensors` says whether to look into them."""
     worst = "finite"
     for item in _flat(value):
         if isinstance(item, torch.Tensor):
-            if not (item.is_floating_point() or item.is_complex()) or item.is_meta or item.numel() == 0:
+            if not tensors or not (item.is_floating_point() or item.is_complex()) or item.is_meta or item.numel() == 0:
                 continue
             if item.layout is not torch.strided:
                 continue
@@ -194,21 +203,22 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 def _bad_inputs(batch: Any) -> list[Birth]:
-    bad = [tensor for tensor in tensors_in(batch) if tensor.is_floating_point() and _health(tensor) == "nan"]
+    bad = [tensor for tensor in tensors_in(batch) if tensor.is_floating_point() and worst_number(tensor) == "nan"]
     detail = "the batch itself holds nan"
     return [Birth("nonfinite_forward", "", 0, "input", None, None, detail)] if bad else []
 
 
 def _bad_weights(model: nn.Module) -> list[Birth]:
     for name, parameter in model.named_parameters():
-        if not is_lazy(parameter) and _health(parameter.detach()) != "finite":
+        if not is_lazy(parameter) and worst_number(parameter.detach()) != "finite":
             module = name.rpartition(".")[0]
             detail = f"{name} is not finite before the step"
             return [Birth("nonfinite_forward", module, 0, "parameter", None, None, detail)]
     return []
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return an operation's name without what tells its variants apart."""
     return re.sub(r"^(native_|safe_)", "", name.strip("_"))
 
 

@@ -8,18 +8,18 @@ the loss and lie downstream of a parameter that went without.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd.grad_mode import inference_mode, no_grad, set_grad_enabled
-from torch.overrides import TorchFunctionMode
 
+from gradscope.probe.faults.switches import told_of_switches
 from gradscope.probe.watching.calls import Call, CallTracker
 from gradscope.probe.watching.eager import eagerly
+from gradscope.probe.watching.modes import LingeringMode
 from gradscope.probe.watching.source import user_frame
 from gradscope.probe.watching.tensors import inside_transform, tensors_in
 
@@ -76,21 +76,20 @@ def find_cuts(model: nn.Module, forward: Callable[[], Any], starved: Iterable[st
     names = set(starved)
     wanted = {id(parameter): name for name, parameter in model.named_parameters() if name in names}
     tracker = CallTracker(model)
-    finder = _Finder(tracker)
-    with warnings.catch_warnings(), eagerly(model), tracker, finder.gradients_switched_off(), finder:
+    finder = CutFinder(tracker)
+    finder.awake = True
+    with warnings.catch_warnings(), eagerly(model), tracker, told_of_switches(finder.switched_off), finder:
         warnings.simplefilter("ignore")  # the user has seen them already
         loss = forward()
-    taints = finder.taint_of(loss)
-    found = _blamed([finder.cuts[i] for i in sorted(taints)], wanted)
-    explained = {name for cut in found for name in cut.parameters}
-    rest = {key: name for key, name in wanted.items() if name not in explained}
-    if rest:
-        found += _blamed([finder.cuts[i] for i in sorted(finder.escaped)], rest)
-    return found
+    return finder.blame(loss, wanted)
 
 
-class _Finder(TorchFunctionMode):
-    """Note cuts, and what they taint."""
+class CutFinder(LingeringMode):
+    """Note cuts, and what they taint.
+
+    Args:
+        tracker: Knows which call an operation runs in.
+    """
 
     def __init__(self, tracker: CallTracker) -> None:
         super().__init__()
@@ -98,8 +97,7 @@ class _Finder(TorchFunctionMode):
         self.escaped: set[int] = set()
         """Cuts whose values left the tensors for numbers, where they can no longer be followed."""
         self._tracker = tracker
-        self._taints: dict[int, set[int]] = {}
-        self._kept: list[torch.Tensor] = []  # an id is only good while its tensor lives
+        self._taints: dict[int, tuple[weakref.ref[torch.Tensor], set[int]]] = {}
         self._switched_off: list[tuple[str | None, int | None, Call | None]] = []
 
     def __torch_function__(
@@ -107,49 +105,43 @@ class _Finder(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = _name(func)
-        if name in _LOOKS or inside_transform():
+        if not self.awake or name in _LOOKS or inside_transform():
             return func(*args, **kwargs)
         inputs = list(tensors_in((args, kwargs), attributes=False))
         sources = [(id(tensor), tensor.grad_fn) for tensor in inputs if tensor.requires_grad]  # before detach_ acts
         result = func(*args, **kwargs)
-        taints: set[int] = set().union(*(self._taints.get(id(tensor), set()) for tensor in inputs))
+        taints = set().union(*map(self._taint_of, inputs))
         outputs = list(tensors_in(result, attributes=False))
         if sources and (name in _TO_NUMBERS or (outputs and not any(tensor.requires_grad for tensor in outputs))):
             taints.add(self._note(name, sources))
         if name in _TO_NUMBERS:
             self.escaped |= taints
         for tensor in outputs if taints else ():
-            self._taints.setdefault(id(tensor), set()).update(taints)
-            self._kept.append(tensor)
+            self._taints[id(tensor)] = (weakref.ref(tensor), self._taint_of(tensor) | taints)
         return result
 
-    def taint_of(self, value: Any) -> set[int]:
-        """Return the cuts that a value was computed through."""
-        return set().union(*(self._taints.get(id(tensor), set()) for tensor in tensors_in(value)))
+    def blame(self, losses: Any, wanted: dict[int, str]) -> list[Cut]:
+        """Return the cuts that the losses were computed through, with the parameters that lose their gradient there.
 
-    @contextmanager
-    def gradients_switched_off(self) -> Iterator[None]:
-        """Note where `no_grad` and its like are entered."""
-        switches: tuple[tuple[Any, str], ...] = (
-            (no_grad, "__enter__"), (inference_mode, "__enter__"), (set_grad_enabled, "__init__"),
-        )  # fmt: skip
-        originals = [getattr(kind, method) for kind, method in switches]
+        Args:
+            losses: What was computed.
+            wanted: The names of parameters, by their id.
+        """
+        taints = set().union(*map(self._taint_of, tensors_in(losses)))
+        found = _blamed([self.cuts[i] for i in sorted(taints)], wanted)
+        explained = {name for cut in found for name in cut.parameters}
+        rest = {key: name for key, name in wanted.items() if name not in explained}
+        if rest:
+            found += _blamed([self.cuts[i] for i in sorted(self.escaped)], rest)
+        return found
 
-        def noting(original: Callable[..., Any]) -> Callable[..., Any]:
-            def noted(this: Any, *args: Any, **kwargs: Any) -> Any:
-                if original is not originals[-1] or not (args[0] if args else kwargs["mode"]):
-                    self._switched_off.append((*user_frame(), self._innermost()))
-                return original(this, *args, **kwargs)
+    def _taint_of(self, tensor: torch.Tensor) -> set[int]:
+        held = self._taints.get(id(tensor))
+        return held[1] if held is not None and held[0]() is tensor else set()
 
-            return noted
-
-        for (kind, method), original in zip(switches, originals, strict=True):
-            setattr(kind, method, noting(original))
-        try:
-            yield
-        finally:
-            for (kind, method), original in zip(switches, originals, strict=True):
-                setattr(kind, method, original)
+    def switched_off(self) -> None:
+        """Note where `no_grad` or one of its like is entered."""
+        self._switched_off.append((*user_frame(), self._innermost()))
 
     def _innermost(self) -> Call | None:
         return self._tracker.stack[-1] if self._tracker.stack else None

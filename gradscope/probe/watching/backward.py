@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -56,6 +57,17 @@ def forget(listener: BackwardListener) -> None:
     _listeners = tuple(other for other in _listeners if other is not listener)
     if not _listeners and _engine._engine_run_backward is _run:
         _engine._engine_run_backward = _original
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Have nobody look on who does so now."""
+    global _listeners  # noqa: PLW0603
+    kept, _listeners = _listeners, ()
+    try:
+        yield
+    finally:
+        _listeners = kept
 
 
 def _run(roots: Any, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,8 @@ Modules made or exchanged during the forward are seen as well.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -107,6 +108,8 @@ class CallTracker:
         self.stack: list[Call] = []
         """Calls that are open now, outermost first."""
         self.listeners: list[Listener] = []
+        self.on_outermost: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None] | None = None
+        """Told of every outermost call, with what it is given, before it runs."""
         self.given = ""
         """The shapes that the first outermost call was given."""
         self.recomputed: set[str] = set()
@@ -164,8 +167,10 @@ class CallTracker:
         self._counts[name] = count + 1
         call = Call(name, count, self.stack[-1] if self.stack else None)
         call.differentiable = torch.is_grad_enabled()
-        if not self.given and call.parent is None:
-            self.given = shapes_in((args, kwargs))
+        if call.parent is None:
+            self.given = self.given or shapes_in((args, kwargs))
+            if self.on_outermost is not None:
+                self.on_outermost(module, args, kwargs)
         if call.differentiable and not inside_transform():
             call.inputs = tuple([edge_of(tensor) for tensor in given(args, kwargs) if tensor.requires_grad])
         elif not call.differentiable:
@@ -275,6 +280,19 @@ def _deactivate(tracker: CallTracker) -> None:
     global _active  # noqa: PLW0603
     _active = tuple(other for other in _active if other is not tracker)
     _uninstall()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Have nobody look on who does so now: for calls that are not part of what they watch."""
+    global _active, _sentinels
+    kept, (_active, _sentinels) = (_active, _sentinels), ((), ())
+    try:
+        yield
+    finally:
+        if any(kept):
+            _install()
+        _active, _sentinels = kept
 
 
 def forget_everything() -> None:

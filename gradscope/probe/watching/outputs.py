@@ -97,6 +97,10 @@ class Outputs:
             return None
         return next((output for output in outputs if output.gradient is not None), outputs[0])
 
+    def find(self, tensor: torch.Tensor) -> Output | None:
+        """Return the output that a tensor is, None for a tensor that no call returned."""
+        return self._by_edge.get(edge_of(tensor)) if differentiable(tensor) else None
+
     def close(self) -> None:
         """Remove every hook and let go of the graph."""
         for hook in self._hooks:

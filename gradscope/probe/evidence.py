@@ -1,0 +1,86 @@
+"""What a step of a loop that is not ours leaves behind, in case it goes wrong: it cannot be run again as a whole."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.probe.faults.again import Forwards
+from gradscope.probe.faults.cuts import Cut, CutFinder
+from gradscope.probe.faults.loss_part import LossPart
+from gradscope.probe.faults.switches import told_of_switches
+from gradscope.probe.watching.backward import Backward
+from gradscope.probe.watching.calls import CallTracker
+from gradscope.probe.watching.modes import Lingering
+from gradscope.probe.watching.outputs import Outputs
+from gradscope.probe.watching.rows import Rows
+
+
+class Evidence:
+    """Gather evidence during one step, as a context around it.
+
+    From the first outermost forward to the backward pass the functions outside of the model are looked at (`loss`), and
+    on the first watched step the places where gradients are cut (`cuts`). What the forwards were given is kept
+    (`forwards`) until the context ends.
+
+    Args:
+        model: The model.
+        tracker: Its calls.
+        rows: Where norms go.
+        outputs: What its calls return.
+        first: Whether to look for cuts.
+    """
+
+    def __init__(self, model: nn.Module, tracker: CallTracker, rows: Rows, outputs: Outputs, *, first: bool) -> None:
+        self.loss = LossPart(tracker, rows, outputs)
+        self.forwards = Forwards(model)
+        self.cuts: list[Cut] = []
+        """With every parameter upstream of them, starved or not."""
+        self._model = model
+        self._tracker = tracker
+        self._finder = CutFinder(tracker) if first else None
+        self._modes = Lingering((self.loss,) if self._finder is None else (self._finder, self.loss))
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Evidence:
+        with ExitStack() as stack:
+            stack.callback(self.loss.outputs.close)
+            if self._finder is not None:
+                stack.enter_context(told_of_switches(self._finder.switched_off))
+            self._tracker.on_outermost = self._outermost
+            stack.callback(setattr, self._tracker, "on_outermost", None)
+            stack.callback(self._modes.take_off)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def other_backward(self) -> None:
+        """See the backward pass of another model begin: what follows is no part of this one's loss."""
+        self._modes.rest()
+
+    def before_backward(self, backward: Backward) -> None:
+        """See the step's own backward pass begin, with its graph still whole."""
+        self._modes.rest()
+        self.loss.outputs.keep_gradients = backward.retains
+        self.loss.outputs.listening = True
+        if self._finder is not None:
+            wanted = {id(p): name for name, p in self._model.named_parameters() if p.requires_grad}
+            self.cuts += self._finder.blame(backward.roots, wanted)
+
+    def after_backward(self) -> None:
+        """See it end."""
+        self.loss.outputs.listening = False
+
+    def _outermost(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.is_grad_enabled():
+            self.forwards.add(module, args, kwargs)
+            self._modes.put_on()
+
