@@ -30,6 +30,18 @@ class AttentionBalance:
         return min(known) if known else None
 
 
+def fused_balances(observed: Mapping[str, Mapping[tuple[str, int], float]]) -> tuple[AttentionBalance, ...]:
+    """Compare the parts of fused weights, by role: (module, call) -> gradient norm of that part."""
+    return tuple(
+        AttentionBalance(
+            place[0],
+            log10_ratio(observed["query"].get(place), value),
+            log10_ratio(observed["key"].get(place), value),
+        )
+        for place, value in observed["value"].items()
+    )
+
+
 def attention_balances(
     parameters: Iterable[Parameter], grad_norm: Mapping[int, float | None]
 ) -> tuple[AttentionBalance, ...]:

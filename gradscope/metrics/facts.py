@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from gradscope.metrics.attention import AttentionBalance, attention_balances
+from gradscope.metrics.attention import AttentionBalance, attention_balances, fused_balances
 from gradscope.metrics.columns import Rows, by_step
 from gradscope.metrics.depth import Cliff, DepthProfile, Station, cliff
 from gradscope.metrics.law import SiteGrowth, excess_decades, predicted_decades
@@ -406,7 +406,9 @@ class Facts:
         """Query, key and value gradients of every attention at the first watched step."""
         if not self.steps:
             return ()
-        return attention_balances(self.parameters, self.parameter_gradients.get(self.steps[0], {}))
+        fused = {role: self.observed(f"{role}_grad_norm") for role in ("query", "key", "value")}
+        apart = attention_balances(self.parameters, self.parameter_gradients.get(self.steps[0], {}))
+        return (*apart, *fused_balances(fused))
 
     @cached_property
     def couples_samples(self) -> bool:

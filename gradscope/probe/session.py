@@ -161,6 +161,11 @@ class Session:
             numbers += [gradient, forward if forward is not None and math.isnan(forward) else None]
         return Outcome(all(x is None or math.isfinite(x) for x in numbers), starved)
 
+    @property
+    def has_fused_attention(self) -> bool:
+        """Whether the graph shows an attention of which one weight makes several of query, key and value."""
+        return self._structure is not None and "query_key_value" in self._structure.roles.values()
+
     def find_ends(self, forward: Callable[[], Any]) -> tuple[StreamEnd, StreamEnd] | None:
         """Run a forward and return the two ends of its stream, None where no stream is known."""
         structure = self._structure

@@ -12,6 +12,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError, LossError
 from gradscope.probe.attach import StepWatch
+from gradscope.probe.balance import attention_gradients
 from gradscope.probe.closer import note_births, note_cuts
 from gradscope.probe.faults.failures import cut_error, loss_error, told
 from gradscope.probe.faults.placing import device_for, dtype_for, endless, place, place_model
@@ -21,7 +22,7 @@ from gradscope.probe.restore import ModelState, Moment, RandomState
 from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
-from gradscope.probe.signals.passes import measure_passes
+from gradscope.probe.signals.passes import Passes, measure_passes
 from gradscope.probe.watching import optimizers
 from gradscope.probe.watching.dense import readable
 from gradscope.probe.watching.eager import eagerly
@@ -169,6 +170,17 @@ class _Run:
                 self.model, self.subject.call, self._loss, batch, find_ends=find_ends, deep=deep
             )
             self.session.add_passes(number, found)
+        if self.num_watched == 0 and self.session.has_fused_attention:
+            self._split_fused(number, batch)
+
+    def _split_fused(self, number: int, batch: Any) -> None:
+        assert self.session is not None
+        found = Passes()
+        found.attempt(
+            "query, key and value gradients of fused weights",
+            lambda: found.observations.extend(attention_gradients(self.model, self.subject.call, batch)),
+        )
+        self.session.add_passes(number, found)
 
     def _bare_step(self, number: int, batch: Any) -> None:
         assert self.session is not None

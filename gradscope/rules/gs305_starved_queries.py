@@ -61,7 +61,8 @@ def _low(balance: AttentionBalance, limit: float) -> bool:
 DOC = RuleDoc(
     measures="""
 log10(‖dW_q‖ / ‖dW_v‖) and the same for keys, per attention layer, at step 0. -0.1 to about -3 is normal; -8 is the
-rounding noise of float32.""",
+rounding noise of float32. Which weights make queries, keys and values is read off the graph (whose product is
+softmaxed, and what that weighs), not off names; of a fused weight the rows of each are told apart by autograd.""",
     why="""
 If all tokens are alike, it makes no difference where attention looks, so queries and keys get no gradient and
 attention stays random, while values, and everything else, train. The parameter norms of the layer as a whole look
@@ -69,7 +70,7 @@ healthy.""",
     false_positives="""
 A single layer below the level (the first or the last one) is common and only warns; an error needs the majority of
 the layers. Attention over a single key has nothing to choose: its query gradients are exactly zero and not judged
-here. Fused query-key-value weights cannot be told apart and are not measured.""",
+here. In a script that is watched as it runs, fused query-key-value weights are not taken apart.""",
     example="""
 ```python
 for block in blocks:

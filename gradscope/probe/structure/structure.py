@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.probe.structure.additions import AdditionRecorder, Key
+from gradscope.probe.structure.attention import roles_of
 from gradscope.probe.structure.backbone import Station, find_stations
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.flows import Flows
@@ -112,7 +113,7 @@ def analyse(
     return Structure(
         sites=sites,
         stations=stations,
-        roles={},
+        roles=roles_of(graph, model),
         takes_part=_parameters(graph, dominators, model),
         confessions=_confessions(graph, recorder, sites, plans),
         signature=signature,
