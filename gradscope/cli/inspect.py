@@ -10,11 +10,13 @@ import typer
 from gradscope.cli.listing import list_targets_of
 from gradscope.cli.measuring import measured
 from gradscope.cli.options import MeasuringOptions, spread
+from gradscope.cli.replicas import replicas
 from gradscope.cli.request import configuration, request_for, thresholds_for
 from gradscope.cli.results import check_format, check_writable, save, show
 from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED
 from gradscope.gate.outcome import Outcome
 from gradscope.gate.thresholds import split_thresholds
+from gradscope.metrics.replicas import with_replicas
 from gradscope.rules.verdict import diagnose
 
 HELP = """
@@ -27,6 +29,7 @@ EXAMPLES = (
     "gradscope inspect model.py",
     "gradscope inspect model.py:build -a layers=48 --inputs data.py:batch",
     "gradscope inspect builtin:post-ln --html report.html",
+    "gradscope inspect model.py --seeds 5",
 )
 
 
@@ -46,6 +49,9 @@ def inspect(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Also save what was measured, as .json or .json.gz."),
     ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Build the model from so many seeds for an interval of the decades.")
+    ] = 1,
     output_format: Annotated[
         str, typer.Option(help="What to print: full, concise, json, github, sarif, junit, markdown or gitlab.")
     ] = "full",
@@ -68,6 +74,8 @@ def inspect(
     judged, _ = split_thresholds(thresholds_for(measuring, config))
     request = request_for(target, measuring, config)
     recording = measured(request)
+    if seeds > 1 and not recording.provenance.partial:
+        recording = with_replicas(recording, replicas(request, seeds))
     diagnosis = diagnose(recording, judged)
     save(recording, diagnosis, output, html)
     show([Outcome(request.name, recording, diagnosis)], output_format, output_file, show_all=show_all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradscope.metrics.columns import middle
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.precision import FORMAT_FLOOR_LOG2, fraction_below, largest_log2, recommended_loss_scale_log2
+from gradscope.metrics.replicas import PER_BLOCK, TOTAL, interval_of
 from gradscope.metrics.residual import effective_path_length
 from gradscope.metrics.weights import update_to_weight
 
@@ -18,12 +19,17 @@ def headline(facts: Facts) -> Metrics:
 
 def _depth(facts: Facts) -> Metrics:
     profile, later = facts.profile, facts.later_profile
-    slope = profile.decades_per_block if profile else None
+    total = interval_of(facts, TOTAL)
+    slope = interval_of(facts, PER_BLOCK) or (profile.decades_per_block if profile else None)
     return {
         "decades": profile.decades if profile else None,
         "decades_per_block": slope.mean if slope else None,
         "decades_per_block_low": slope.low if slope else None,
         "decades_per_block_high": slope.high if slope else None,
+        "num_seeds": total.num_values if total else None,
+        "decades_over_seeds": total.mean if total else None,
+        "decades_low": total.low if total else None,
+        "decades_high": total.high if total else None,
         "num_blocks": profile.num_blocks if profile else None,
         "decades_rms": profile.decades_rms if profile else None,
         "decades_from_first_block": profile.decades_from_first_block if profile else None,

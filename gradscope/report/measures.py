@@ -37,10 +37,18 @@ _DECADES = frozenset({"decades", "decades_per_block", "excess_decades"})
 def described_measures(metrics: Mapping[str, float | int | None]) -> list[Measure]:
     """Return the measured ones of the numbers this view has words for, in a fixed order."""
     return [
-        Measure(label, _value(name, metrics[name]), meaning)
+        Measure(label, _value(name, metrics[name]), meaning + interval_words(metrics, name))
         for name, (label, meaning) in _WORDS.items()
         if metrics.get(name) is not None and not (name == "excess_decades" and _says_nothing_new(metrics))
     ]
+
+
+def interval_words(metrics: Mapping[str, float | int | None], name: str) -> str:
+    """Return the interval of a number in words, with what it is over; "" where it has none."""
+    low, high, seeds = metrics.get(f"{name}_low"), metrics.get(f"{name}_high"), metrics.get("num_seeds")
+    if low is None or high is None:
+        return ""
+    return f"; 95 %: {decades(low)} to {decades(high)} over {f'{seeds} seeds' if seeds else 'blocks'}"
 
 
 def _says_nothing_new(metrics: Mapping[str, float | int | None]) -> bool:

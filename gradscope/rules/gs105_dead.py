@@ -88,14 +88,16 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
 
 def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
     still = f" and still is at step {last}" if certain else f" (only step {last} was watched)"
+    culprit = f"`{region.culprit}`" if region.culprit else "the model itself"
+    subject = culprit if region.culprit else "The model itself"
     if region.only_input:
-        return f"`{region.culprit}` receives nothing but zeros: the gradient of {listed(names)} is exactly zero{still}."
+        return f"{subject} receives nothing but zeros: the gradient of {listed(names)} is exactly zero{still}."
     if region.zero_factors:
-        return f"`{region.culprit}` has only zero factors: the gradient of {listed(names)} is exactly zero{still}."
+        return f"{subject} has only zero factors: the gradient of {listed(names)} is exactly zero{still}."
     why = ""
     if region.next_is_off:
         why = f": `{region.next_module}` behind it gives exactly zero for every sample"
-    return f"No gradient passes back into `{region.culprit}`: that of {listed(names)} is exactly zero{still}{why}."
+    return f"No gradient passes back into {culprit}: that of {listed(names)} is exactly zero{still}{why}."
 
 
 def _advice(region: Region, certain: bool) -> str:

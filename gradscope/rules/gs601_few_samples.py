@@ -22,7 +22,8 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if not bad:
         return []
     (module, call), fewest = min(bad, key=lambda pair: pair[1])
-    severity: Severity = "error" if fewest <= ONE else "warning"
+    made_up = facts.provenance.inputs_synthetic
+    severity: Severity = "error" if fewest <= ONE and not made_up else "warning"
     effect = (
         "its output does not depend on its input" if fewest <= ONE else "the statistic is mostly noise"
     )
@@ -33,7 +34,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             severity,
             module,
             f"`{module}` normalises with statistics of {count(fewest, 'value')}: {effect} ({len(bad)} of "
-            f"{len(values)} norms).",
+            f"{len(values)} norms)." + (" The inputs were made up: yours may be larger." if made_up else ""),
             {"samples": fewest, "threshold_samples": thresholds["samples"], "norms": len(bad)},
             "Use a larger batch, GroupNorm or LayerNorm, or BatchNorm in eval mode with frozen statistics; check "
             "for a "
@@ -51,7 +52,8 @@ of a group times positions for GroupNorm, the normalised axes for LayerNorm and 
 The standard deviation of two values is 61 % off, of four 39 %, of eight 26 %. Over a single value it is zero and the
 norm returns its bias: nothing below it gets a gradient. The running statistics then do not fit either.""",
     false_positives="""
-gradscope may have made up a small batch itself (see GS604); give your own with `--inputs`. BatchNorm in eval mode
+gradscope may have made up a small batch or picture itself (see GS604): then it is a warning; give your own with
+`--inputs`. BatchNorm in eval mode
 takes no statistics and is not counted.""",
     example="""
 ```python

@@ -80,7 +80,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS501": Weight(1, 0.5, "Each step replaces so much of the weights that training will jump."),
     "GS502": Weight(1, 0.5, "The optimizer does not change the weights of {module}."),
     "GS601": Weight(1, 0.25, "{module} normalises over so few values that its statistics are noise."),
-    "GS602": Weight(2, 0.5, "The loss is fed with something else than it expects."),
+    "GS602": Weight(2, 1, "The loss is fed with something else than it expects."),
 }
 """The calibrated combination. Total decades (GS101, GS102), token similarity (GS301) and Jacobian anisotropy together
 with either (GS108) each decide alone where they reach their failing level. Query starvation and the middle levels are

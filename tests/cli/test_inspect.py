@@ -72,6 +72,14 @@ def test_the_report_of_a_file(capsys: Capture) -> None:
     assert "hello from forward" in done.err
 
 
+def test_seeds_give_an_interval_over_initialisations(capsys: Capture) -> None:
+    done = run(capsys, "inspect", "net.py", "-a", "depth=5", "--output-format", "json", "--steps", "2", "--seeds", "3")
+    metrics = json.loads(done.out)["metrics"]
+    assert metrics["num_seeds"] == 3
+    assert metrics["decades_low"] < metrics["decades_over_seeds"] < metrics["decades_high"]
+    assert "over 3 seeds" in run(capsys, "inspect", "net.py", "--steps", "1", "--seeds", "3").out
+
+
 def test_json_is_alone_on_stdout_and_equals_plain_pytorch(capsys: Capture) -> None:
     import torch
 

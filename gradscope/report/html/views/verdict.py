@@ -44,6 +44,9 @@ def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
         steps = "" if same else f", step {facts.steps[0]} → {facts.steps[-1]}"
         found.append(Fact(f"Gradient at the input{steps}", " → ".join(map(change, ends)), "depth"))
         found.append(Fact(f"In decades{steps}", " → ".join(map(number, ends)), "decade"))
+    if metrics.get("num_seeds") is not None:
+        spread = " to ".join(number(metrics.get(f"decades_{end}")) for end in ("low", "high"))
+        found.append(Fact(f"95 % over {metrics['num_seeds']} seeds", f"{spread} decades", "decade"))
     if metrics.get("predicted_decades") is not None:
         found.append(Fact("Expected for this design", f"{number(metrics['predicted_decades'])} decades", "expected"))
     sizes = (("num_blocks", "Blocks", ""), ("num_residual_additions", "Residual additions", "residual addition"))
