@@ -28,8 +28,9 @@ def with_replicas(recording: Recording, others: Sequence[Recording]) -> Recordin
     result = Recording(recording.provenance, tables)
     if len(profiles) < 2 or len(set(totals)) == 1:  # noqa: PLR2004 - the first and another
         reason = "every seed gives the same network" if profiles else "no path along the depth was found"
-        for column, value in (("what", "the interval over seeds"), ("why", reason)):
-            tables["confessions"][column].append(value)
+        confessions = tables["confessions"]
+        confessions["what"].append("the interval over seeds")
+        confessions["why"].append(reason)
         return result
     step = profiles[0].step
     for number, profile in enumerate(profiles):
