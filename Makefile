@@ -32,7 +32,7 @@ bench:
 
 gpu:
 	$(BIN)/python -m pytest -m gpu
-	$(BIN)/python -m benchmarks --device cuda --budget-s 240
+	$(BIN)/python -m benchmarks --device cuda --pairs-s 5 --budget-s 240
 
 docs:
 	$(BIN)/python -c "from gradscope.report.rule_pages import markdown; print(markdown(), end='')" > docs/rules.md

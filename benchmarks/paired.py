@@ -10,6 +10,11 @@ from dataclasses import dataclass
 
 import torch
 
+WARM_UP = 2
+LEAST_PAIRS, MOST_PAIRS = 5, 40
+PAIRS_S = 25.0
+"""So long pairs are taken, but at least five and at most forty."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -27,30 +32,42 @@ class Ratio:
     high: float
     plain_s: float
 
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.low:.3f}–{self.high:.3f})"
 
-def paired(plain: Callable[[], None], candidate: Callable[[], None], repeats: int, device: torch.device) -> Ratio:
-    """Time two callables in alternating order (A B, B A, …) and return the ratio pair by pair."""
-    for function in (plain, candidate):
+
+def paired(plain: Callable[[], None], candidate: Callable[[], None], device: torch.device, seconds: float) -> Ratio:
+    """Time two callables in alternating order (A B, B A, …) and return the ratio pair by pair.
+
+    Args:
+        plain: What is compared with.
+        candidate: What is compared.
+        device: Whose queue has to be empty before and after.
+        seconds: For how long to take pairs.
+    """
+    for function in (plain, candidate) * WARM_UP:
         function()
     ratios, plains = [], []
     gc.collect()
-    for repeat in range(repeats):
-        order = (plain, candidate) if repeat % 2 == 0 else (candidate, plain)
-        seconds = {function: _seconds(function, device) for function in order}
-        ratios.append(seconds[candidate] / seconds[plain])
-        plains.append(seconds[plain])
+    start = time.perf_counter()
+    while len(ratios) < MOST_PAIRS and (len(ratios) < LEAST_PAIRS or time.perf_counter() - start < seconds):
+        order = (plain, candidate) if len(ratios) % 2 == 0 else (candidate, plain)
+        taken = {function: _seconds(function, device) for function in order}
+        ratios.append(taken[candidate] / taken[plain])
+        plains.append(taken[plain])
     low, median, high = statistics.quantiles(ratios, n=4)
     return Ratio(median, low, high, statistics.median(plains))
 
 
 def _seconds(function: Callable[[], None], device: torch.device) -> float:
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     function()
-    _wait(device)
+    wait(device)
     return time.perf_counter() - start
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Wait for a device's queue to be empty."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -49,7 +49,6 @@ def startup_lines() -> list[str]:
             ours, ratio = _paired([*gradscope, *words], [sys.executable, *map(str, reference)])
             shown = " ".join(Path(word).name for word in words)
             lines.append(f"| `gradscope {shown}` | {ours:.2f} | {other} | {ratio:.2f} |")
-    print("\n".join(lines), flush=True)
     return lines
 
 

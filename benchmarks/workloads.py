@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-Builder = Callable[[torch.device], tuple[nn.Module, Callable[[], torch.Tensor]]]
+
+@dataclass(frozen=True)
+class Task:
+    """A model with one batch and what is to be made small.
+
+    Attributes:
+        model: The model, on its device.
+        inputs: What it is called with.
+        num_classes: Of its logits; labels count through them.
+    """
+
+    model: nn.Module
+    inputs: torch.Tensor
+    num_classes: int
+
+    def loss(self) -> torch.Tensor:
+        """Run the model and return its loss."""
+        return self.loss_of(self.model(self.inputs))
+
+    def loss_of(self, output: torch.Tensor) -> torch.Tensor:
+        """Return the loss of an output of the model."""
+        logits = output.flatten(0, -2)
+        return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % self.num_classes)
+
+
+Builder = Callable[[torch.device], Task]
 
 
 @dataclass(frozen=True)
@@ -19,14 +44,12 @@ class Workload:
     Attributes:
         name: Short name in tables.
         what: Shapes in words.
-        build: Makes model and inputs on a device.
-        repeats: Pairs of steps to take on the CPU.
+        build: Makes the task on a device.
     """
 
     name: str
     what: str
     build: Builder
-    repeats: int = 15
 
 
 class Attention(nn.Module):
@@ -63,10 +86,10 @@ class Block(nn.Module):
 class TokenTransformer(nn.Module):
     """A decoder over token ids."""
 
-    def __init__(self, vocab: int, width: int, layers: int, heads: int) -> None:
+    def __init__(self, vocab: int, width: int, blocks: Iterable[nn.Module]) -> None:
         super().__init__()
         self.embed = nn.Embedding(vocab, width)
-        self.blocks = nn.ModuleList(Block(width, heads, True) for _ in range(layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocab)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -92,6 +115,37 @@ class ImageTransformer(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x).mean(1))
+
+
+class LlamaBlock(nn.Module):
+    """Llama's block: RMSNorm, rotary attention, a gated MLP, no biases."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.gate, self.up = (nn.Linear(width, 3 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(3 * width, width, bias=False)
+        self.heads = heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Add both branches."""
+        h = self.norm1(x)
+        shape = (*x.shape[:2], self.heads, -1)
+        q, k, v = (part(h).view(shape).transpose(1, 2) for part in (self.q, self.k, self.v))
+        y = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(x.shape))
+        h = self.norm2(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    """Turn queries or keys (B, heads, T, D) by their position (Su 2021)."""
+    tokens, half = x.shape[2], x.shape[3] // 2
+    speeds = 10_000.0 ** -(torch.arange(half, device=x.device) / half)
+    angles = torch.arange(tokens, device=x.device)[:, None] * speeds
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], dim=-1)
 
 
 class LSTMModel(nn.Module):
@@ -126,52 +180,39 @@ class ResidualMLP(nn.Module):
         return self.head(x)
 
 
-def _classify(model: nn.Module, inputs: torch.Tensor, classes: int) -> Callable[[], torch.Tensor]:
-    def loss() -> torch.Tensor:
-        logits = model(inputs).flatten(0, -2)
-        return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device) % classes)
-
-    return loss
+def _gpt2(device: torch.device) -> Task:
+    model = TokenTransformer(512, 384, (Block(384, 6, True) for _ in range(12)))
+    return Task(model.to(device), torch.randint(0, 512, (8, 128), device=device), 512)
 
 
-def _tokens(vocab: int, width: int, layers: int, heads: int, shape: tuple[int, int]) -> Builder:
-    def build(device: torch.device) -> tuple[nn.Module, Callable[[], torch.Tensor]]:
-        model = TokenTransformer(vocab, width, layers, heads).to(device)
-        return model, _classify(model, torch.randint(0, vocab, shape, device=device), vocab)
-
-    return build
+def _llama(device: torch.device) -> Task:
+    model = TokenTransformer(256, 256, (LlamaBlock(256, 4) for _ in range(12)))
+    return Task(model.to(device), torch.randint(0, 256, (1, 16), device=device), 256)
 
 
-def _vit(device: torch.device) -> tuple[nn.Module, Callable[[], torch.Tensor]]:
-    model = ImageTransformer(384, 12, 6, 16).to(device)
-    return model, _classify(model, torch.randn(4, 3, 160, 160, device=device), 100)
+def _vit(device: torch.device) -> Task:
+    return Task(ImageTransformer(384, 12, 6, 16).to(device), torch.randn(4, 3, 160, 160, device=device), 100)
 
 
-def _resnet(device: torch.device) -> tuple[nn.Module, Callable[[], torch.Tensor]]:
+def _resnet(device: torch.device) -> Task:
     from gradscope.variants import build
 
-    model = build("resnet50").to(device)
-    return model, _classify(model, torch.randn(8, 3, 64, 64, device=device), 10)
+    return Task(build("resnet50", width=64).to(device), torch.randn(8, 3, 64, 64, device=device), 10)
 
 
-def _lstm(device: torch.device) -> tuple[nn.Module, Callable[[], torch.Tensor]]:
-    model = LSTMModel().to(device)
-    return model, _classify(model, torch.randn(8, 32, 512, device=device), 100)
+def _lstm(device: torch.device) -> Task:
+    return Task(LSTMModel().to(device), torch.randn(8, 32, 512, device=device), 100)
 
 
-def _mlp(blocks: int) -> Builder:
-    def build(device: torch.device) -> tuple[nn.Module, Callable[[], torch.Tensor]]:
-        model = ResidualMLP(blocks).to(device)
-        return model, _classify(model, torch.randn(64, 32, device=device), 10)
-
-    return build
+def _mlp(device: torch.device) -> Task:
+    return Task(ResidualMLP(1000).to(device), torch.randn(64, 32, device=device), 10)
 
 
 WORKLOADS = (
-    Workload("gpt2", "12 blocks x 384, 8 x 128 tokens", _tokens(512, 384, 12, 6, (8, 128))),
-    Workload("resnet50", "8 x 3 x 64 x 64, quarter width", _resnet),
+    Workload("gpt2", "12 blocks x 384, 8 x 128 tokens", _gpt2),
+    Workload("resnet50", "8 x 3 x 64 x 64, the paper's width", _resnet),
     Workload("vit-s", "12 blocks x 384, 4 images of 10 x 10 patches", _vit),
     Workload("lstm", "2 x 512, 8 x 32 steps", _lstm),
-    Workload("llama-tiny-batch", "12 blocks x 256, 1 x 16 tokens", _tokens(256, 256, 12, 4, (1, 16)), 30),
-    Workload("mlp-1000", "1,000 residual blocks x 64, batch 64", _mlp(1000), 9),
+    Workload("llama-tiny-batch", "12 blocks x 256, 1 x 16 tokens", _llama),
+    Workload("mlp-1000", "1,000 residual blocks x 64, batch 64", _mlp),
 )

@@ -19,7 +19,7 @@ from gradscope.probe.structure.streams import StreamWatch
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.backward import Backward, BackwardListener, forget, listen
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
-from gradscope.probe.watching.eager import eagerly
+from gradscope.probe.watching.eager import eagerly, undisturbed
 from gradscope.probe.watching.outputs import Outputs
 from gradscope.probe.watching.parameters import Parameters
 from gradscope.probe.watching.rows import Handle, Rows
@@ -79,6 +79,7 @@ class StepWatch(BackwardListener):
 
     def __enter__(self) -> StepWatch:
         with ExitStack() as stack:
+            stack.enter_context(undisturbed())
             if self._level != "params":
                 stack.enter_context(eagerly(self.model))
                 self.tracker.reset()

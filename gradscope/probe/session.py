@@ -28,7 +28,7 @@ from gradscope.probe.signals.observer import Addition, StepContext, first_tensor
 from gradscope.probe.signals.passes import Passes
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
-from gradscope.probe.watching.eager import compiled_modules, eagerly
+from gradscope.probe.watching.eager import compiled_modules, eagerly, undisturbed
 from gradscope.probe.watching.roles import role_of
 from gradscope.probe.watching.rows import Handle, Rows
 from gradscope.probe.watching.tables import Tables
@@ -89,6 +89,7 @@ class Session:
             if self._structure is None and watch.stream is not None:
                 self._structure = watch.stream.structure
 
+    @undisturbed()
     def record(
         self, number: int, watch: StepWatch, updates: Updates | None, lr: float | None, loss: Handle | None = None
     ) -> Outcome:

@@ -1,6 +1,7 @@
 """`watch` around loops that are not ours: the right steps, no change to any number, nothing left attached."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -9,6 +10,24 @@ from torch import nn
 from gradscope.probe.watch import watch
 from gradscope.probe.watching import calls, optimizing
 from tests.probe.oracle import plain_norm
+
+
+def test_garbage_is_searched_for_as_often_as_before_once_a_step_is_over():
+    model, before, seen = net(), gc.get_threshold(), []
+    model[1].register_forward_hook(lambda *_: seen.append(gc.get_threshold()[0]))
+    with watch(model, every=2):
+        for x in batches(2):
+            model(x).sum().backward()
+            torch.optim.SGD(model.parameters(), lr=0.1).step()
+    assert seen[0] > before[0], "rarer while a step is watched"
+    assert gc.get_threshold() == before
+    gc.disable()
+    try:
+        with watch(model):
+            model(batches(1)[0]).sum().backward()
+        assert not gc.isenabled(), "whoever has switched it off keeps it off"
+    finally:
+        gc.enable()
 
 
 def net():

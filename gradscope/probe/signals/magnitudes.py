@@ -1,7 +1,8 @@
 """Histograms of log2|g| of gradients, and what a narrower number format would lose of them.
 
-Each gradient is represented by at most 1024 of its elements, in 256 evenly spread runs of four. With n independent ones
-a share p is known to about sqrt(p (1 - p) / n): 0.3 % at p = 1 %, 0.6 % where neighbours are alike.
+Each gradient is represented by at most 1024 of its elements (128 in networks with thousands of gradients), in evenly
+spread runs of four. With n independent ones a share p is known to about sqrt(p (1 - p) / n): 0.3 % at p = 1 %, 0.6 %
+where neighbours are alike.
 
 Formats (smallest subnormal; half of it rounds to zero): fp16 2^-24, E5M2 2^-16, E4M3 2^-9 (Micikevicius 2018, 2022).
 Gradients are looked at as they flow, that is multiplied by the loss scale; histograms are divided by it again.
@@ -18,10 +19,13 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor, nn
 
-from gradscope.probe.signals.layout import spread, spread_view
+from gradscope.probe.signals.layout import RUN, spread, spread_view
 from gradscope.probe.signals.observer import CallKey, Histogram, Observation, Observer, Place, Readings, StepContext
 
 MAX_ELEMENTS = 1024
+MIN_ELEMENTS = 128
+MAX_TOTAL = 1 << 18
+"""Elements looked at in all, as far as no gradient's share falls below the minimum: up to 256 have the maximum."""
 SAMPLES_AT_ONCE = 128
 """So many samples in float64 are a megabyte: what is worked on stays in the cache and is no new memory each time."""
 LOWEST_LOG2 = -160
@@ -47,23 +51,30 @@ class Magnitudes(Observer):
     def __init__(self, readings: Readings) -> None:
         super().__init__(readings)
         self._samples: list[tuple[str, CallKey, Tensor]] = []
-        self._num_calls: dict[str, int] = {}
+        self._num_elements = MAX_ELEMENTS
+        self._num_wanted = 0
+
+    def attach(self, model: nn.Module) -> None:  # noqa: D102
+        self._num_wanted = sum(1 for _ in model.parameters())
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
         self._samples.clear()
-        self._num_calls.clear()
+        share = MAX_TOTAL // max(1, self._num_wanted) // RUN * RUN
+        self._num_elements = max(MIN_ELEMENTS, min(MAX_ELEMENTS, share))
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
-        return role not in _ROLES_WITHOUT_GRADIENT and any(True for _ in module.parameters())
+        wanted = role not in _ROLES_WITHOUT_GRADIENT and next(module.parameters(), None) is not None
+        self._num_wanted += wanted
+        return wanted
 
     def gradient(self, call: CallKey, grad: Tensor) -> None:  # noqa: D102
-        self._samples.append(("activation", Place(call.module, call.call), spread(grad, MAX_ELEMENTS)))
+        self._samples.append(("activation", Place(call.module, call.call), spread(grad, self._num_elements)))
 
     def parameters(self, grads: Iterable[tuple[str, Tensor | None]]) -> None:  # noqa: D102
         for name, grad in grads:
             if grad is not None and grad.is_floating_point() and grad.layout is torch.strided:
                 # No copy: gradients stay what they are until `finish`, which follows at once.
-                self._samples.append(("parameter", Place(name), spread_view(grad, MAX_ELEMENTS)))
+                self._samples.append(("parameter", Place(name), spread_view(grad, self._num_elements)))
 
     def finish(self, context: StepContext) -> None:  # noqa: D102
         scale_log2 = math.log2(context.loss_scale) if context.loss_scale else 0.0
@@ -116,33 +127,46 @@ def summaries(counts_SK: Tensor) -> dict[str, Tensor]:
     Returns:
         Metric to one value a row; NaN where a share has nothing to be a share of.
     """
-    finite_SK = counts_SK[:, :_NUM_BINS]
-    total, nonzero = counts_SK.sum(1), finite_SK.sum(1)
-    above = finite_SK[:, FP16_OVERFLOW_LOG2 - LOWEST_LOG2 :].sum(1) + counts_SK[:, _NONFINITE]
+    finite_SK, low = _used(counts_SK)
+    nonzero = finite_SK.sum(1)
+    total = nonzero + counts_SK[:, _ZERO] + counts_SK[:, _NONFINITE]
+
+    def below(exponent: int) -> Tensor:
+        return finite_SK[:, : max(0, exponent - low)].sum(1)
+
+    above = nonzero - below(FP16_OVERFLOW_LOG2) + counts_SK[:, _NONFINITE]
     result = {"grad_zeros": counts_SK[:, _ZERO] / total, "overflow_fp16": above / total}
-    for metric, threshold in UNDERFLOW_LOG2.items():
-        result[metric] = finite_SK[:, : threshold - LOWEST_LOG2].sum(1) / nonzero
-    highest = _NUM_BINS - 1 - (finite_SK.flip(1) > 0).to(torch.int8).argmax(1)
-    result["grad_log2_max"] = torch.where(nonzero > 0, highest.to(torch.float64) + LOWEST_LOG2, math.nan)
+    result |= {metric: below(threshold) / nonzero for metric, threshold in UNDERFLOW_LOG2.items()}
+    result["grad_log2_max"] = torch.where(nonzero > 0, _ends(finite_SK) - 1.0 + low, math.nan)
     return result
 
 
+def _used(counts_SK: Tensor) -> tuple[Tensor, int]:
+    """Return the finite bins from the first to the last that any row uses (at least one), and log2 of the first."""
+    used = counts_SK[:, :_NUM_BINS].any(0).nonzero().view(-1).tolist() or [0]
+    return counts_SK[:, used[0] : used[-1] + 1].contiguous(), used[0] + LOWEST_LOG2
+
+
+def _ends(finite_SK: Tensor) -> Tensor:
+    """Return the bin after the last that is used, 0 where none is."""
+    bins = torch.arange(1, finite_SK.shape[1] + 1)
+    return torch.where(finite_SK > 0, bins, 0).amax(1)
+
+
 def _histograms(owners: list[tuple[str, CallKey]], counts_SK: Tensor, scale_log2: int) -> list[Histogram]:
-    used_SK = counts_SK[:, :_NUM_BINS] > 0
-    firsts = used_SK.to(torch.uint8).argmax(1)
-    ends = torch.where(used_SK.any(1), _NUM_BINS - used_SK.flip(1).to(torch.uint8).argmax(1), firsts)
-    used_K = used_SK.any(0).nonzero().view(-1).tolist()  # all samples of a step together need few of the bins
-    low, high = (used_K[0], used_K[-1] + 1) if used_K else (0, 0)
+    finite_SK, low = _used(counts_SK)
+    ends = _ends(finite_SK)
+    firsts = torch.minimum((finite_SK > 0).to(torch.uint8).argmax(1), ends)
     rows = zip(
-        owners, counts_SK[:, low:high].to(torch.int64).tolist(), firsts.tolist(), ends.tolist(),
+        owners, finite_SK.to(torch.int64).tolist(), firsts.tolist(), ends.tolist(),
         counts_SK[:, _ZERO:].to(torch.int64).tolist(), strict=True,
     )  # fmt: skip
     return [
         Histogram(
             name=key.module if key.call == 0 else f"{key.module}@{key.call}",
             kind=kind,
-            first_log2=first + LOWEST_LOG2 - scale_log2,
-            counts=counts[first - low : end - low],
+            first_log2=first + low - scale_log2,
+            counts=counts[first:end],
             zeros=zeros,
             nonfinite=nonfinite,
         )
