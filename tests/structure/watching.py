@@ -15,6 +15,7 @@ from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.flows import SiteFlow
 from gradscope.probe.structure.sites import Site
 from gradscope.probe.structure.structure import Structure, analyse, attach
+from gradscope.probe.structure.terms import adder_of
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Rows
 
@@ -85,6 +86,7 @@ def explicit_flows(structure: Structure, loss: torch.Tensor) -> list[tuple[float
     graph = structure.graph
     assert graph is not None
     found: list[tuple[float, float, float, float] | None] = []
+    nodes = [site.node for site in structure.sites]
     for site in structure.sites:
         residual = site.residual
         if residual is None or not site.alive or not site.counted or graph.is_raw(residual.join[0]):
@@ -93,7 +95,7 @@ def explicit_flows(structure: Structure, loss: torch.Tensor) -> list[tuple[float
         total = _grad(loss, GradientEdge(graph.nodes[residual.node], 0), None)
         join = GradientEdge(graph.nodes[residual.join[0]], residual.join[1])
         skip = _along(graph, residual, total)
-        if residual.link.sums:
+        if residual.link.sums or nodes.count(residual.node) > 1:
             branch = _through_branch(graph, residual, total, join)
         else:
             everything = _grad(GradientEdge(graph.nodes[residual.node], 0), join, total)
@@ -105,9 +107,9 @@ def explicit_flows(structure: Structure, loss: torch.Tensor) -> list[tuple[float
 def _adder(graph: Any, residual: Any, total: torch.Tensor) -> tuple[int, Any]:
     """The node whose inputs are the terms, and what it sends back to each of them."""
     sent = graph.nodes[residual.node](total)
-    if graph.names[residual.node] != "Sum":
+    stack = adder_of(graph, residual.node)
+    if stack == residual.node:
         return residual.node, sent
-    stack = graph.inputs[residual.node][0][0]
     return stack, graph.nodes[stack](sent if isinstance(sent, torch.Tensor) else sent[0])
 
 

@@ -228,9 +228,10 @@ class AdditionRecorder(TorchFunctionMode):
         if name in WEIGHTED or (name in PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
             for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors):
                 known = tensor.requires_grad or isinstance(tensor, torch.nn.Parameter)
-                if not known and tensor.is_floating_point() and tensor.dim() > 0:
+                if not known and is_number(tensor) and tensor.dim() > 0:
                     trace = self._trace(tensor).without_gradient()
-                    self.hidden.setdefault(node._sequence_nr(), []).append((position, trace))
+                    reader, place = _reader_of(node, position)
+                    self.hidden.setdefault(reader._sequence_nr(), []).append((place, trace))
 
     def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
         for factor in args[:2]:
@@ -291,6 +292,20 @@ def _sequence_now() -> int:
     """Return the sequence number that the next autograd node will have."""
     number: int = torch._C._autograd._get_sequence_nr()
     return number
+
+
+_RESHAPES = frozenset({"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze"})
+
+
+def _reader_of(node: Any, position: int) -> tuple[Any, int]:
+    """Return the node that reads an input which autograd left out, and where among its inputs.
+
+    A linear layer on more than two axes is a product between two reshapes: it is the product that works on the input.
+    """
+    while operation(node.name()) in _RESHAPES and node.next_functions[0][0] is not None:
+        node = node.next_functions[0][0]
+    missing = [place for place, (source, _) in enumerate(node.next_functions) if source is None]
+    return node, position if position in missing or not missing else missing[0]
 
 
 def _sum_sequence(result: torch.Tensor) -> int | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.probe.structure.chain import resamples
 from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.lineage import unshaped
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import part_of
 from gradscope.probe.structure.region import NORMED, POOLED, PURE, REWEIGHED, WORKED, Region
@@ -64,6 +65,7 @@ class _Paths:
         dependent = [tensor for tensor in sources if tensor == self.region.join or tensor[0] in self.reach]
         self.entries.update(tensor for tensor in sources if tensor[0] < self.region.join[0])
         if not dependent:
+            self.region.beside.add(node)
             self._note_part(node)
             return
         masks = [self._mask(tensor) for tensor in dependent]
@@ -79,6 +81,8 @@ class _Paths:
         if block is not None:
             self.region.blocks.append(block)
         self.region.normed |= effect is Effect.NORM
+        differs = self.graph.names[node] in {"Sub", "Rsub"} and _union(masks) & PURE and _union(masks) & POOLED
+        self.region.differs |= bool(differs)
         if curved or curves:
             self.curved.add(node)
         if bent or (curved and effect is Effect.PROJECT) or effect in _DEEP or node in self.region.residuals:
@@ -147,12 +151,25 @@ def _bypasses(graph: Graph, residual: Residual, tensor: Tensor) -> bool:
     """Tell whether another block's branch is computed from its own stream in other ways than through a tensor.
 
     A position, a score or a state handed on only modulates a block; in a reversible coupling it is all the block sees.
+    So it is where the tensor is no stream but what that block adds to its own (the steps of a Runge-Kutta method).
     """
+    if any(_hands_on(graph, end, tensor) for end in residual.branch.tensors):
+        return True
     reached = {residual.join}
     for node in residual.region.nodes:
         if node != tensor[0] and any((s, n) in reached for s, n, _ in graph.inputs[node]):
             reached.update((node, number) for number in {n for _, _, n in graph.consumers[node]} | {0})
     return any(end in reached for end in residual.branch.tensors)
+
+
+def _hands_on(graph: Graph, end: Tensor, tensor: Tensor) -> bool:
+    """Tell whether one tensor is another, scaled or reshaped at most."""
+    while end != tensor:
+        data = graph.data(end[0])
+        if end[0] <= tensor[0] or len(data) != 1 or graph.effects[end[0]] not in {Effect.HAND_ON, Effect.SCALE}:
+            return False
+        end = data[0]
+    return True
 
 
 def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, bool]:
@@ -161,7 +178,7 @@ def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, boo
     union = _union(masks)
     product = len(masks) > 1
     if effect is Effect.PROJECT:
-        mixed = product or len(graph.data(node)) > 1
+        mixed = (product or len(graph.data(node)) > 1) and not _attends(graph, node)
         return (_product(union) if mixed else WORKED), product
     if effect in _WORKING:
         return WORKED, effect is not Effect.FOURIER
@@ -175,10 +192,15 @@ def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, boo
         return (_product(union) if product else union), product
     if effect is Effect.JOIN or graph.names[node] in {"Sub", "Rsub"}:
         # A part of the stream handed on beside worked ones, or a difference from it (f(x) - x), is part of the work.
-        return (union & ~PURE if union & WORKED else union), False
+        return (union & ~PURE if union & (WORKED | POOLED) else union), False
     if effect in _LINEAR:
         return union, product and graph.names[node] in {"Addcmul", "Addcdiv"}
     return (_product(union) if product else union), True
+
+
+def _attends(graph: Graph, node: int) -> bool:
+    """Tell whether a product of matrices weighs one with a softmax: an attention written by hand."""
+    return any(graph.names[unshaped(graph, tensor)[0]] == "Softmax" for tensor in graph.data(node))
 
 
 def _union(masks: list[int]) -> int:

@@ -34,6 +34,7 @@ class Link:
         gates: The data-dependent factors.
         projection: It passed a layer: weights, a norm, pooling, resampling.
         resampled: It passed an upsampling.
+        bent: It passed an activation, which the one layer of a pre-activation shortcut has before it.
         parts: The parts it was cut down to.
         sums: The residual additions it passed.
         sign: -1 where it was negated.
@@ -46,6 +47,7 @@ class Link:
     gates: tuple[Tensor, ...] = ()
     projection: bool = False
     resampled: bool = False
+    bent: bool = False
     parts: tuple[Part | None, ...] = ()
     sums: tuple[int, ...] = ()
     sign: int = 1
@@ -105,8 +107,18 @@ def follow(graph: Graph, link: Link, found: dict[int, list[Residual]], factor_of
             yield _further(link, moving[0][:2])
     elif effect is Effect.PROJECT and len(data) == 2 and not link.projection:  # noqa: PLR2004 - the two factors
         yield from _past_mixing(graph, link, (data[0][:2], data[1][:2]))
+    elif effect is Effect.BEND and len(data) == 1 and _may_bend(graph, link):
+        yield _further(link, data[0][:2], bent=True)
     elif (effect in _LAYERS or graph.names[node] in _POOLING) and len(data) == 1 and not link.sums:
+        if link.bent and effect is not Effect.NORM:
+            return
         yield _further(link, data[0][:2], projection=True, resampled=link.resampled or resamples(graph, node))
+
+
+def _may_bend(graph: Graph, link: Link) -> bool:
+    """Tell whether what a skip has passed is one layer and nothing else: the activation before it may be its own."""
+    worked = [node for node in link.nodes if graph.effects[node] is Effect.PROJECT]
+    return len(worked) == 1 and not (link.bent or link.sums or link.gates)
 
 
 _POOLING = frozenset({"Amax", "Amin", "Max", "Mean"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradscope.probe.structure.chain import Link
+from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
 from gradscope.probe.structure.lineage import depends_on, projected_from, weights_of
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.region import PURE, WORKED, Region
-from gradscope.probe.structure.terms import Term
+from gradscope.probe.structure.terms import Term, adder_of
 
 if TYPE_CHECKING:
     from gradscope.probe.structure.residual import Residual
@@ -23,8 +23,16 @@ def concatenates(graph: Graph, residual: Residual) -> bool:
     return not link.parts or not region.disjoint(link.parts) or _merges_halves(graph, residual.join, link, region)
 
 
-def adds_to_stream(graph: Graph, residual: Residual) -> bool:
-    """Tell whether what lies on skip and branch makes a residual addition. Each line is a look-alike it is not."""
+def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goes_on: bool = False) -> bool:
+    """Tell whether what lies on skip and branch makes a residual addition. Each line is a look-alike it is not.
+
+    Args:
+        graph: The graph.
+        residual: The two terms and where they meet.
+        factor_of: Returns what a product multiplied by.
+        goes_on: A later block adds to this sum, so that the skip is a stream: where it has an activation of its own,
+            where it is projected beside a branch with residual sums inside, where both come from one projected tensor.
+    """
     join, skip, branch = residual.join, residual.skip, residual.branch
     link, region = residual.link, residual.region
     if not region.works or link.sign * skip.sign < 0:
@@ -33,21 +41,89 @@ def adds_to_stream(graph: Graph, residual: Residual) -> bool:
         return False  # the D of a state space, a normalisation written by hand
     if link.parts and region.disjoint(link.parts) and not _merges_halves(graph, join, link, region):
         return False  # another time step, another split
-    if region.modulates or (region.residuals and region.only_added) or _inside_unit(graph, join, region):
-        return False  # a score, position or state handed from branch to branch; an operand of an attention
-    if not link.resampled and (region.finer or region.fresh or (region.refined and link.projection)):
-        return False  # multi-scale fusion
+    if region.modulates or (region.residuals and region.only_added):
+        return False  # a score, position or state handed from branch to branch
+    if not goes_on and _inside_unit(graph, join, region):
+        return False  # an operand of an attention or a gated unit
+    if not link.resampled and _fuses_scales(residual):
+        return False
     if region.reach & PURE and (link.sums or link.projection or not region.residuals):
         return False  # two streams that meet
-    if link.projection and (link.sums or link.gates or not region.bends or region.residuals):
+    if link.projection and (link.sums or link.gates or not region.bends):
         return False  # a sum of branches, an adapter, a re-parameterised layer
+    if (link.bent or (link.projection and region.residuals)) and not (goes_on and (link.bent or _is_closed(residual))):
+        return False  # two branches, two scales of a pyramid
     if link.projection and weights_of(graph, link.nodes) & weights_of(graph, region.nodes):
         return False  # a step of a loop that looks at the same tensor again
-    if isinstance(graph.nodes[join[0]], Trace) and region.residuals:
+    if isinstance(graph.nodes[join[0]], Trace) and region.residuals and not _is_worked_on(graph, region):
         return False  # a mask or a table that many blocks use
-    if link.gates and region.weighs_only:
+    if link.gates and region.weighs_only(factor_of):
         return False  # two tensors weighted by attention to both
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def couples(graph: Graph, residual: Residual) -> bool:
+    """Tell whether a sum adds work on one part of a tensor to another part, as the first of two couplings does."""
+    link, region = residual.link, residual.region
+    plain = not (link.projection or link.gates or link.sums or region.residuals)
+    return plain and region.works and len(link.parts) == 1 and region.disjoint(link.parts)
+
+
+def closes_coupling(graph: Graph, later: Residual, earlier: Residual) -> bool:
+    """Tell whether a later sum adds work on an earlier one to the part that the earlier one worked on."""
+    join = later.join
+    is_part = graph.effects[join[0]] is Effect.PART and earlier.join in graph.data(join[0])
+    return is_part and earlier.node in later.region.members and bool(set(graph.readers(join)) & set(_begins(earlier)))
+
+
+def _begins(residual: Residual) -> list[tuple[int, int]]:
+    """What on the branch reads the parts of the tensor at its beginning."""
+    region, graph = residual.region, residual.region.graph
+    parts = [node for node, _ in region.readers if graph.effects[node] is Effect.PART]
+    return [
+        (reader, position)
+        for part in parts
+        for reader, position, _ in graph.consumers[part]
+        if reader in region.members
+    ]
+
+
+def _is_closed(residual: Residual) -> bool:
+    """Tell whether nothing but this sum uses what the branch computes."""
+    region, graph = residual.region, residual.region.graph
+    inside = {*region.members, *residual.link.nodes, residual.node, adder_of(graph, residual.node)}
+    return all(
+        reader in inside or region.holds(reader, (node, number)) or not graph.live[reader]
+        for node in region.nodes
+        for reader, _, number in graph.consumers[node]
+    )
+
+
+def _fuses_scales(residual: Residual) -> bool:
+    """Tell whether a sum puts maps of two resolutions together, with a lateral layer or without."""
+    link, region = residual.link, residual.region
+    return region.finer or (region.fresh and not _is_detour(residual)) or (region.refined and link.projection)
+
+
+def _is_detour(residual: Residual) -> bool:
+    """Tell whether a branch at a coarser resolution is one block that serves this sum alone, not a pyramid's level."""
+    link, region = residual.link, residual.region
+    return not (link.sums or link.projection or region.residuals) and _is_closed(residual)
+
+
+def _is_worked_on(graph: Graph, region: Region) -> bool:
+    """Tell whether a layer or a block reads the join itself: it is data, not a table to be looked things up in."""
+    if any(block.join == region.join for block in region.blocks):
+        return True
+    stack, seen = [region.join], {region.join}
+    while stack:
+        for node, _ in region.readers_of(stack.pop()):
+            if graph.effects[node] is Effect.PROJECT:
+                return True
+            if graph.effects[node] in {Effect.HAND_ON, Effect.NORM} and (node, 0) not in seen:
+                seen.add((node, 0))
+                stack.append((node, 0))
+    return False
 
 
 def _inside_unit(graph: Graph, join: Tensor, region: Region) -> bool:
@@ -55,7 +131,11 @@ def _inside_unit(graph: Graph, join: Tensor, region: Region) -> bool:
     origin = projected_from(graph, join)
     if origin is None or not region.entries:
         return False
-    return any(projected_from(graph, entry) == origin for entry in region.entries)
+    sums = set(region.residuals)
+    return any(
+        projected_from(graph, entry) == origin and not any(node in sums for node, _ in graph.readers(entry))
+        for entry in region.entries  # one that a residual sum on the branch adds to is a stream, no operand
+    )
 
 
 def _merges_halves(graph: Graph, join: Tensor, link: Link, region: Region) -> bool:

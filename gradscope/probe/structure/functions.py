@@ -5,7 +5,7 @@ from __future__ import annotations
 SUMS = frozenset({
     "__add__", "__iadd__", "__isub__", "__radd__", "__rsub__", "__sub__", "add", "add_", "addbmm", "addbmm_",
     "addcdiv", "addcdiv_", "addcmul", "addcmul_", "addmm", "addmm_", "addmv", "baddbmm", "baddbmm_", "cat",
-    "concat", "concatenate", "hstack", "index_add", "index_add_", "lerp", "lerp_", "rsub", "scatter_add",
+    "concat", "concatenate", "hstack", "index_add", "index_add_", "lerp", "lerp_", "mean", "rsub", "scatter_add",
     "scatter_add_", "sub", "sub_", "subtract", "subtract_", "sum",
 })  # fmt: skip
 """Functions that add, or put tensors next to each other."""

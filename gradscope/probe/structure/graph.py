@@ -70,6 +70,7 @@ class Graph:
         names: The operation of each node.
         inputs: For each node the tensors it takes, with their position among the node's inputs.
         sequences: The autograd sequence number of each node (fractional for traces).
+        ends: The losses.
     """
 
     def __init__(self, in_views: Mapping[int, str]) -> None:
@@ -78,6 +79,7 @@ class Graph:
         self.inputs: list[list[tuple[int, int, int]]] = []
         self.sequences: list[float] = []
         self.index: dict[Any, int] = {}
+        self.ends: list[int] = []
         self._in_views = in_views
         self._consumers: list[list[tuple[int, int, int]]] | None = None
 
@@ -94,7 +96,20 @@ class Graph:
         known: list[bool] = []
         for number in range(len(self.nodes)):
             known.append(_is_parametric(self, number, known))
+        _free_tokens(self, known)
         return known
+
+    @cached_property
+    def live(self) -> list[bool]:
+        """For each node whether a loss (one of `ends`) is computed from it."""
+        live = [False] * len(self.nodes)
+        for end in self.ends:
+            live[end] = True
+        for node in range(len(self.nodes) - 1, -1, -1):
+            if live[node]:
+                for source, _, _ in self.inputs[node]:
+                    live[source] = True
+        return live
 
     @property
     def consumers(self) -> list[list[tuple[int, int, int]]]:
@@ -235,12 +250,26 @@ def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
 
 def _repeats_tokens(graph: Graph, number: int) -> bool:
     """Learned queries become data where they are repeated for every sample; a weight never is."""
-    if graph.names[number] not in {"Expand", "Repeat"}:
+    if graph.names[number] not in _REPEATING:
         return False
     before, after = graph.shape(graph.inputs[number][0][:2]), shape_of(graph.nodes[number], 0)
     if before is None or after is None:
         return False
     return math.prod(after) > math.prod(before) and sum(size > 1 for size in before) > 1
+
+
+def _free_tokens(graph: Graph, parametric: list[bool]) -> None:
+    """Learned tokens that stand among the data and are added to are a stream, as a class token that attends to it."""
+    for node, name in enumerate(graph.names):
+        if name in _REPEATING and parametric[node]:
+            readers = [reader for reader, _, _ in graph.consumers[node] if not parametric[reader]]
+            shape = graph.shape((node, 0))
+            joined = any(graph.effects[reader] is Effect.JOIN for reader in readers)
+            if joined and any(graph.names[reader] == "Add" and graph.shape((reader, 0)) == shape for reader in readers):
+                parametric[node] = False
+
+
+_REPEATING = frozenset({"Expand", "Repeat"})
 
 
 def _lacks_data(node: Any) -> bool:

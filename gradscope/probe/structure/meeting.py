@@ -59,7 +59,7 @@ class Search:
         """Return where a skip and a branch meet, None where they do not."""
         for link in starts(skip):
             self._extend(link)
-        for tensor in branch.tensors:
+        for tensor in branch.tensors if branch.gate is None else (*branch.tensors, branch.gate):
             self._reads(tensor)
         while self._heap and self._chain_open and self._read_open and len(self.visited) <= self.limit:
             node = -heapq.heappop(self._heap)

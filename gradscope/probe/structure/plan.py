@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
 from gradscope.probe.structure.residual import Residual
+from gradscope.probe.structure.terms import adder_of
 
 Place = tuple[int, int]
 """A node of the graph and the position of one of its inputs."""
@@ -55,7 +56,7 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
 def _skip(graph: Graph, residual: Residual, dominators: Dominators) -> Place | None:
     """The reader of the join on the skip, where each tensor on the way goes nowhere else."""
     link = residual.link.previous
-    reader = _adder(graph, residual) if link is None else link.tensor[0]
+    reader = adder_of(graph, residual.node) if link is None else link.tensor[0]
     direct = link is None
     while link is not None:
         readers = [node for node, _ in graph.readers(link.tensor) if dominators.reaches(node)]
@@ -90,26 +91,36 @@ def _readers(
 
 def _inside(graph: Graph, residual: Residual) -> set[int]:
     """The operations between join and sum, on branch and skip: a gate of both is no use elsewhere."""
-    return {*residual.region.nodes, *residual.link.nodes, residual.node, _adder(graph, residual)}
+    return {*residual.region.nodes, *residual.link.nodes, residual.node, adder_of(graph, residual.node)}
 
 
 def _places(graph: Graph, reader: int, tensor: Tensor) -> list[int]:
     return [position for source, number, position in graph.inputs[reader] if (source, number) == tensor]
 
 
-def _adder(graph: Graph, residual: Residual) -> int:
-    """The node whose inputs are the terms: the sum itself, or the stack that is summed."""
-    if graph.names[residual.node] == "Sum":
-        return graph.inputs[residual.node][0][0]
-    return residual.node
-
-
 def _leaks(graph: Graph, residual: Residual, dominators: Dominators, shared: set[int]) -> bool:
+    region = residual.region
     inside = _inside(graph, residual)
-    stepped_over = {block.node for block in residual.region.blocks}
     return any(
-        reader not in inside and dominators.reaches(reader)
-        for node in residual.region.nodes
-        if node not in shared and node not in stepped_over
-        for reader, _, _ in graph.consumers[node]
+        dominators.reaches(reader)
+        and not region.holds(reader, (node, number))
+        and not _stays_inside(graph, reader, inside, set(residual.link.sums), dominators)
+        for node in region.nodes
+        if node not in shared
+        for reader, _, number in graph.consumers[node]
     )
+
+
+def _stays_inside(graph: Graph, node: int, inside: set[int], sums: set[int], dominators: Dominators) -> bool:
+    """Tell whether an operation, or what a few more make of it (1 - g of a gate g), is used by skip and branch only.
+
+    Earlier sums on the skip are no such use: what goes into them does not come to this sum through the branch.
+    """
+    for _ in range(_MAX_SHARED):
+        if node in inside or node in sums:
+            return node not in sums
+        readers = {reader for reader, _, _ in graph.consumers[node] if dominators.reaches(reader)}
+        if len(readers) != 1:
+            return False
+        node = readers.pop()
+    return False

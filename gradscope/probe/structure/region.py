@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from gradscope.probe.structure.chain import FactorOf
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import Part, overlap, part_of
@@ -38,6 +39,7 @@ class Region:
         bends: Weights work on something that is not linear in the stream.
         residuals: Residual additions on the way.
         normed: There is a normalisation layer on the way.
+        differs: The stream is subtracted from what pooling made of it.
         refined: All paths come to the end from a coarser resolution.
         fresh: And nothing with weights ran since they were brought back to the stream's.
         finer: All paths come to the end from a finer resolution.
@@ -45,6 +47,7 @@ class Region:
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
         parts_read: Parts it takes of tensors from before the join (a time step of a sequence).
+        beside: Operations of the branch, since the join, that do not depend on it: the keys where the join is a query.
         blocks: Residual blocks on the way that were stepped over: their operations are not among `nodes`.
     """
 
@@ -54,6 +57,7 @@ class Region:
     reach: int = 0
     bends: bool = False
     normed: bool = False
+    differs: bool = False
     residuals: list[int] = field(default_factory=list)
     refined: bool = False
     fresh: bool = False
@@ -62,12 +66,13 @@ class Region:
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
     blocks: list[Residual] = field(default_factory=list)
+    beside: set[int] = field(default_factory=set)
     parts_read: dict[Tensor, Part | None] = field(default_factory=dict)
 
     @property
     def works(self) -> bool:
-        """The branch does real work: weights, attention, a transform; or pooling of a normalised stream."""
-        return bool(self.reach & WORKED) or bool(self.reach & POOLED and self.normed)
+        """The branch does real work: weights, attention, a transform; pooling of a norm's output or less the stream."""
+        return bool(self.reach & WORKED) or bool(self.reach & POOLED and (self.normed or self.differs))
 
     @property
     def reweighs(self) -> bool:
@@ -88,7 +93,7 @@ class Region:
         if node in self.members:
             return True
         return any(
-            block.region.holds(node, tensor)
+            node in block.region.beside or block.region.holds(node, tensor)
             for block in self.blocks
             if tensor == block.join or tensor in block.region.entries
         )
@@ -151,11 +156,12 @@ class Region:
                 return True
         return False
 
-    @property
-    def weighs_only(self) -> bool:
-        """Only the weight of the branch depends on the stream, and what it weighs does not: a fusion."""
+    def weighs_only(self, factor_of: FactorOf) -> bool:
+        """Tell whether only the weight of the branch depends on the stream, and what it weighs does not: a fusion."""
         factors = _tail_factors(self.graph, self.ends)
         dependent = [tensor == self.join or tensor[0] in self.members for tensor in factors]
+        if not factors:
+            return _weighs_raw(self.graph, self.ends[0], factor_of)
         return any(dependent) and not all(dependent)
 
 
@@ -171,6 +177,21 @@ def gate_root(graph: Graph, gate: Tensor) -> tuple[Tensor, bool]:
             return gate, flipped
         flipped ^= turning
         gate = data[0]
+
+
+def _weighs_raw(graph: Graph, tensor: Tensor, factor_of: FactorOf) -> bool:
+    """Tell whether a squashed weight multiplies a tensor that needs no gradient: the first state of a scan."""
+    weighed = False
+    while True:
+        node = tensor[0]
+        data = graph.data(node)
+        if graph.effects[node] is Effect.BEND:
+            return weighed
+        if len(data) != 1 or graph.effects[node] not in {Effect.HAND_ON, Effect.SCALE, Effect.PART}:
+            return False
+        factor = factor_of(node) if graph.names[node] == "Mul" else None
+        weighed |= factor is not None and factor.elementwise
+        tensor = data[0]
 
 
 def _tail_factors(graph: Graph, ends: tuple[Tensor, ...]) -> list[Tensor]:

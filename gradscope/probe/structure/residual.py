@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.chain import FactorOf, Link
-from gradscope.probe.structure.criteria import adds_to_stream, concatenates
+from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
 from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.meeting import Search
+from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, ancestry
 from gradscope.probe.structure.region import PURE, Region
 from gradscope.probe.structure.terms import SUMS, Product, Term, terms_of
@@ -59,6 +60,8 @@ _BUDGET_PER_NODE = 10
 """Operations looked at on branches, per operation of the graph. Networks need 1 to 3, since branches hardly overlap;
 a loop that compares each step with the first would need as many as it has steps."""
 _LEAST_BUDGET = 20_000
+_FED = 2
+"""A tensor that so many operations read is handed to block after block; a long skip is read at its two ends."""
 _CHEAP = 300
 """Once that is spent, no branch longer than this is followed."""
 
@@ -77,35 +80,68 @@ class Finder:
         self._owner = owner
         self.found: dict[int, list[Residual]] = {}
         self.concatenations: dict[int, list[Residual]] = {}
+        self._starting: dict[int, list[Residual]] = {}
+        """Sums that are residual where a later block adds to them."""
+        self._coupling: dict[int, list[Residual]] = {}
+        """Sums of two parts of one tensor that are residual where the other part is added to next."""
         self.spent = 0
         self.budget = max(_BUDGET_PER_NODE * len(graph.nodes), _LEAST_BUDGET)
         self.factor_of = factor_of
 
     def decide(self, node: int, terms: list[Term]) -> None:
         """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
-        best = self._best(node, terms)
+        others = [(skip, [term for term in terms if term is not skip]) for skip in terms]
+        pairs = [[found for term in rest if (found := self._search(node, skip, term))] for skip, rest in others]
+        best = _best(pairs, lambda one: adds_to_stream(self.graph, one, self.factor_of))
         if best:
-            self.found[node] = best
+            self._take(node, best)
+            return
+        likely = _best(pairs, lambda one: adds_to_stream(self.graph, one, self.factor_of, goes_on=True))
+        if likely:
+            self._starting[node] = likely
+        elif couplings := _best(pairs, lambda one: couples(self.graph, one)):
+            self._coupling[node] = couplings
+
+    def _take(self, node: int, residuals: list[Residual]) -> None:
+        """Count a sum, and earlier ones that only this one shows to be residual."""
+        self.found[node] = residuals
+        for residual in residuals:
+            for start in self._continued(residual):
+                if start in self._starting:
+                    self._take(start, self._starting.pop(start))
+            for first in [one for one in self._coupling if one in residual.region.members]:
+                if closes_coupling(self.graph, residual, self._coupling[first][0]):
+                    self._take(first, self._coupling.pop(first))
+
+    def _continued(self, residual: Residual) -> Iterator[int]:
+        """Yield the nodes of the stream that a block adds to, as the block before it may have left them."""
+        if residual.link.projection:
+            return
+        yield from settled_from(self.graph, residual.join)
+        if self.graph.effects[residual.join[0]] is Effect.JOIN:
+            yield from (source for source, _ in self.graph.data(residual.join[0]))
 
     def drop_injections(self) -> None:
         """Drop sums that only make the input of a branch: x + p in x + f(x + p), with p computed from x.
 
+        So does e + g(z) in z + f(e + g(z)), where e is older than the stream z: an input that is fed to every block.
         Such a sum counts where the stream goes on from it, or where it belongs to a module on the branch.
         """
-        streams = {
-            end
-            for one in self._all()
-            for tensor in (one.join, *one.branch.tensors)
-            for end in settled_from(self.graph, tensor)
-        }
-        inner = {
-            node
-            for outer in self._all()
-            for node in outer.region.residuals
-            if node not in streams and self.found[node][0].join == outer.join and self._is_apart(node, outer)
-        }
+        joins = {end for one in self._all() for end in settled_from(self.graph, one.join)}
+        ends = {end for one in self._all() for t in one.branch.tensors for end in settled_from(self.graph, t)}
+        inner = set()
+        for outer in self._all():
+            for node in outer.region.residuals:
+                join = self.found[node][0].join
+                same = join == outer.join and node not in ends and self._is_apart(node, outer)
+                if node not in joins and (same or self._is_fed(join, outer)):
+                    inner.add(node)
         for node in inner:
             del self.found[node]
+
+    def _is_fed(self, older: Tensor, outer: Residual) -> bool:
+        """Tell whether a tensor from before a block's stream is the one that earlier blocks were fed with as well."""
+        return older[0] < outer.join[0] and len(self.graph.readers(older)) > _FED
 
     def _all(self) -> Iterator[Residual]:
         for residuals in self.found.values():
@@ -134,22 +170,6 @@ class Finder:
                 self.concatenations[node] = [found]
                 return
 
-    def _best(self, node: int, terms: list[Term]) -> list[Residual]:
-        best: list[Residual] = []
-        for skip in terms:
-            found = [
-                residual
-                for branch in terms
-                if branch is not skip and (residual := self._pair(node, skip, branch)) is not None
-            ]
-            if len(found) > len(best) or (found and len(found) == len(best) and _rank(found[0]) < _rank(best[0])):
-                best = found
-        return best
-
-    def _pair(self, node: int, skip: Term, branch: Term) -> Residual | None:
-        residual = self._search(node, skip, branch)
-        return residual if residual is not None and adds_to_stream(self.graph, residual) else None
-
     def _search(self, node: int, skip: Term, branch: Term) -> Residual | None:
         limit = _CHEAP if self.spent > self.budget else self.budget
         search = Search(self.graph, self.found, self.factor_of, limit)
@@ -158,6 +178,16 @@ class Finder:
         if meeting is None:
             return None
         return Residual(node, meeting.link.tensor, skip, branch, meeting.link, meeting.region)
+
+
+def _best(pairs: list[list[Residual]], counts: Callable[[Residual], bool]) -> list[Residual]:
+    """Of the terms of a sum take for the skip what most of the others are branches of, then the plainest."""
+    best: list[Residual] = []
+    for of_skip in pairs:
+        found = [residual for residual in of_skip if counts(residual)]
+        if len(found) > len(best) or (found and len(found) == len(best) and _rank(found[0]) < _rank(best[0])):
+            best = found
+    return best
 
 
 def _rank(residual: Residual) -> tuple[int, ...]:

@@ -94,7 +94,7 @@ def analyse(
     signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
     if previous is not None and previous.signature == signature:
         return _again(previous, graph, recorder)
-    ends = [graph.index[loss] for loss in losses]
+    ends = graph.ends = [graph.index[loss] for loss in losses]
     dominators = Dominators(graph, ends)
     places = Places(graph, recorder.spans)
     scripted = _scripted(model)

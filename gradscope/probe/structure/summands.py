@@ -32,7 +32,7 @@ def terms_in(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
     if name in {"cat", "concat", "concatenate", "hstack"}:
         items = args[0] if args else kwargs.get("tensors", ())
         return [item for item in items if isinstance(item, torch.Tensor)] if isinstance(items, tuple | list) else []
-    if name == "sum":
+    if name in {"sum", "mean"}:
         return _stacked(args, kwargs)
     if name.startswith(("index_add", "scatter_add")):
         return [item for item in (args[0] if args else None,) if isinstance(item, torch.Tensor)]
@@ -63,6 +63,8 @@ def as_added(
 ) -> torch.Tensor:
     """Return a term as it enters the sum, after the factor that the addition itself applies."""
     term = terms[i].detach()
+    if name == "mean":
+        return term / len(terms)
     if name.startswith("lerp"):
         weight = args[-1] if len(args) == _WITH_WEIGHT else kwargs.get("weight", 0.5)
         weight = weight.detach() if isinstance(weight, torch.Tensor) else weight

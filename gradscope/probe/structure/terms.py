@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from gradscope.probe.structure.graph import Graph, Tensor
@@ -134,7 +134,7 @@ def _addmm(graph: Graph, node: int) -> list[Term]:
 
 
 def _sum(graph: Graph, node: int) -> list[Term]:
-    """Sum over a stack of tensors along the stacked axis."""
+    """Sum or mean over a stack of tensors along the stacked axis."""
     source = graph.inputs[node][0][0] if graph.inputs[node] else -1
     if source < 0 or graph.names[source] != "Stack" or not 1 < len(graph.inputs[source]) <= MAX_STACKED:
         return []
@@ -145,7 +145,18 @@ def _sum(graph: Graph, node: int) -> list[Term]:
     # Autograd saves dimensions as unsigned numbers: -1 is 2^64 - 1.
     if _wrapped(dims[0], len(shape)) != _wrapped(stacked, len(shape)):
         return []
-    return _plain(graph, source)
+    terms = _plain(graph, source)
+    if graph.names[node] == "Mean":
+        return [replace(term, scale=1.0 / len(graph.inputs[source])) for term in terms]
+    return terms
+
+
+def adder_of(graph: Graph, node: int) -> int:
+    """Return the node whose inputs are the terms of a sum: the sum itself, or the stack that is summed."""
+    return graph.inputs[node][0][0] if graph.names[node] in _OF_STACKS else node
+
+
+_OF_STACKS = frozenset({"Sum", "Mean"})
 
 
 def _wrapped(dim: int, rank: int) -> int:
@@ -154,7 +165,8 @@ def _wrapped(dim: int, rank: int) -> int:
 
 _BUILDERS = {
     "Add": _add, "Sub": _add, "Rsub": _rsub, "Addcmul": _addcmul, "Addcdiv": _addcmul, "Lerp": _lerp, "Addmm": _addmm,
-    "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "IndexAdd": _plain, "ScatterAdd": _plain,
+    "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "Mean": _sum, "IndexAdd": _plain,
+    "ScatterAdd": _plain,
 }  # fmt: skip
 
 SUMS = frozenset(_BUILDERS) | {"CopySlices"}
