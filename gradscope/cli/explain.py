@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -11,15 +13,13 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
+from gradscope import rules
 from gradscope.cli.debugging import remember_debug
 from gradscope.cli.emit import emit
 from gradscope.errors import EXIT_CLEAN, ConfigError
-from gradscope.gate.selection import split_codes
 from gradscope.report.console import rendered
 from gradscope.report.names import visible
-from gradscope.report.rulebook import ALL_RULES
 from gradscope.report.terminal.layout import SEVERITY_STYLES, draw_note
-from gradscope.rules.registry import rule as registered
 from gradscope.rules.rule import Rule
 
 HELP = """
@@ -54,12 +54,28 @@ def find_rule(code: str) -> Rule:
         ConfigError: There is none; the nearest is named.
     """
     wanted = code.strip().lower()
+    found = _rule_in_its_file(wanted)
+    if found is not None:
+        return found
+    from gradscope.gate.selection import split_codes
+    from gradscope.report.rulebook import ALL_RULES
+    from gradscope.rules.registry import rule as registered
+
     for known in ALL_RULES:
         if wanted in (known.code.lower(), known.name):
             return known
     if len(split_codes([code])) != 1:
         raise ConfigError(f"'{code}' is not one code.", rule="One rule at a time.", hint="gradscope rules")
     return registered(code)
+
+
+def _rule_in_its_file(code: str) -> Rule | None:
+    """Import one rule by the name of its file, which begins with its code, and not all of them."""
+    for module in pkgutil.iter_modules(rules.__path__):
+        if module.name.partition("_")[0] == code:
+            found: Rule | None = getattr(import_module(f"{rules.__name__}.{module.name}"), "RULE", None)
+            return found
+    return None
 
 
 def rule_object(rule: Rule) -> dict[str, object]:
