@@ -39,3 +39,6 @@ docs:
 
 decades:
 	$(BIN)/python -m tests.variants.measure_decades
+
+articles:
+	$(BIN)/python -m benchmarks.articles_page

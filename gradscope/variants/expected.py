@@ -17,8 +17,8 @@ SHARE = 0.2
 """Part of the expected value that is added to its spread: random factors add up with depth."""
 
 PRE_TYPE, MIXED, POST_TYPE, SKIPLESS = 0.15, 0.3, 0.45, 0.6
-"""Spreads in decades. Pre-type wirings hardly differ between seeds (0.02). Those with a norm on the stream, in a part of
-the blocks or with a way round it (mixed) or in all of them, and those without skips differ by 0.1 to 0.4, and by as
+"""Spreads in decades. Pre-type wirings hardly differ between seeds (0.02). Those with a norm on the stream, in a part
+of the blocks or with a way round it (mixed) or in all of them, and those without skips differ by 0.1 to 0.4, and by as
 much between activations, sequence lengths and position strengths (docs/variants/decades.md)."""
 
 REFERENCE = "geometric mean over seeds of a reference implementation that shares no code with this package"
