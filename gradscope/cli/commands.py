@@ -31,6 +31,7 @@ COMMANDS: tuple[CommandEntry, ...] = (
     CommandEntry("check", _LOOK, "Fail when a model's gradient flow is broken: the gate for CI."),
     CommandEntry("run", _LOOK, "Watch an unmodified training script for its first optimizer steps."),
     CommandEntry("compare", _LOOK, "Compare models, saved runs or revisions side by side."),
+    CommandEntry("suggest", _LOOK, "Try remedies on the model and rank them by what they measurably do."),
     CommandEntry("report", _LOOK, "Show a saved run again, in any format. Needs no torch."),
     CommandEntry(
         "experiment",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from rich.console import Console, JustifyMethod
@@ -19,6 +19,9 @@ from gradscope.report.terminal.layout import INDENT, draw_note, draw_title
 _STYLES: dict[ClaimVerdict, str] = {"holds": "green", "does not hold": "red", "depends": "yellow"}
 _MOST_CHECKS = 6
 """Checks shown under a claim; the saved result has all."""
+
+GAP = 2
+"""Cells between columns."""
 
 _UNBROKEN = 16
 """Cells up to which a column's entries are not broken in two: verdicts, numbers."""
@@ -46,12 +49,17 @@ def draw_experiment(result: ExperimentResult, console: Console) -> None:
 def draw_table(table: Table, console: Console, glyphs: Glyphs) -> None:
     """Print one table with its title and note."""
     draw_title(console, visible(table.title))
-    grid = Grid(box=None, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
-    for place, heading in enumerate(table.columns):
+    grid = Grid(box=None, padding=(0, GAP, 0, 0), show_edge=False, header_style="dim")
+    headings = [visible(heading) for heading in table.columns]
+    if not _fits(table, headings, console.width):
+        headings = [_stacked(heading, _widest(table, place)) for place, heading in enumerate(headings)]
+    roomy = _fits(table, headings, console.width)
+    for place, heading in enumerate(headings):
         numeric = all(isinstance(row[place], int | float | None) for row in table.rows)
-        widest = max((len(_cell(row[place])) for row in table.rows), default=0)
         side: JustifyMethod = "right" if numeric else "left"
-        grid.add_column(_stacked(heading, widest), justify=side, overflow="fold", no_wrap=widest <= _UNBROKEN)
+        # Where not everything has room, numbers stay whole and words are broken.
+        whole = numeric or (roomy and _widest(table, place) <= _UNBROKEN)
+        grid.add_column(Text(heading), justify=side, overflow="fold", no_wrap=whole)
     for row in table.rows:
         grid.add_row(*(Text(_cell(cell).replace(MISSING, glyphs.missing)) for cell in row))
     console.print(Padding(grid, (0, 0, 0, INDENT)))
@@ -59,10 +67,20 @@ def draw_table(table: Table, console: Console, glyphs: Glyphs) -> None:
         draw_note(console, visible(table.note))
 
 
-def _stacked(heading: str, width: int) -> Text:
+def _fits(table: Table, headings: Sequence[str], room: int) -> bool:
+    """Tell whether the table with these headings fits into so many cells."""
+    widths = [max(_widest(table, place), *map(len, text.split("\n"))) for place, text in enumerate(headings)]
+    return sum(widths) + GAP * (len(widths) - 1) <= room - INDENT
+
+
+def _widest(table: Table, place: int) -> int:
+    return max((len(_cell(row[place])) for row in table.rows), default=0)
+
+
+def _stacked(heading: str, width: int) -> str:
     """Break a heading into lines no wider than its column's cells or its longest word."""
-    words = visible(heading).split()
-    return Text("\n".join(wrap(" ".join(words), max(width, *map(len, words)), break_long_words=False)))
+    words = heading.split()
+    return "\n".join(wrap(" ".join(words), max(width, *map(len, words), 1), break_long_words=False))
 
 
 def _draw_claim(claim: Claim, console: Console, glyphs: Glyphs) -> None:

@@ -1,0 +1,50 @@
+"""`gradscope suggest`: the table, the answer, formats and misuse."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.running import run
+
+Capture = pytest.CaptureFixture[str]
+COMMAND = ["suggest", "builtin:mlp-residual", "-a", "layers=40", "--steps", "2", "--no-jacobian"]
+
+
+def test_the_best_comes_first_and_says_how(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = run(capsys, *COMMAND, "--try", "lower-lr", "--try", "branch-scale")
+    assert done.code == 0, done.err
+    names = [line.split()[0] for line in done.out.splitlines() if line.startswith("  ") and line.split()]
+    assert names.index("as") < names.index("branch-scale") < names.index("lower-lr")
+    assert "x = x + f(x) / math.sqrt(num_branches)" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_json_and_markdown(capsys: Capture) -> None:
+    content = json.loads(run(capsys, *COMMAND, "--try", "skips", "--try", "rezero", "--output-format", "json").out)
+    (trial,) = content["trials"]
+    assert (trial["remedy"], trial["helps"], trial["places"]) == ("rezero", True, 40)
+    assert content["not_tried"] == [
+        {"remedy": "skips", "why": "there are no repeated blocks without a residual addition"}
+    ]
+    text = run(capsys, *COMMAND, "--try", "rezero", "--output-format", "markdown").out
+    assert "| as it is |" in text
+    assert "- **rezero**" in text
+
+
+def test_a_sound_model_needs_nothing(capsys: Capture) -> None:
+    command = ["suggest", "builtin:pre-ln", "-a", "layers=2", "-a", "d_model=16", "--steps", "2", "--try", "rezero"]
+    assert "Nothing needs mending" in run(capsys, *command).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--try", "skipz"], "no remedy 'skipz'"), (["--output-format", "sarif"], "not known")],
+)
+def test_misuse_is_exit_2(capsys: Capture, arguments: list[str], told: str) -> None:
+    done = run(capsys, *COMMAND, *arguments)
+    assert done.code == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1
