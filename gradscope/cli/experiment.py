@@ -20,7 +20,7 @@ from gradscope.cli.experiment_page import draw_experiment, experiment_markdown
 from gradscope.cli.progress import showing_progress
 from gradscope.cli.results import check_writable, note
 from gradscope.config import nearest
-from gradscope.errors import EXIT_CLEAN, ConfigError
+from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED, ConfigError
 from gradscope.experiments.catalog import EXPERIMENTS, find
 from gradscope.experiments.result import ExperimentResult
 from gradscope.report.console import rendered
@@ -67,6 +67,7 @@ def experiment(
         emit(rendered(_draw_list, sys.stdout))
         return EXIT_CLEAN
     results = _run(wanted, quick=quick)
+    partial = len(results) < len(wanted)
     if output is not None:
         emit(_json(results), output)
         note(f"saved {output}")
@@ -74,16 +75,24 @@ def experiment(
         _write_page(results, html)
         note(f"wrote {html}")
     emit(_rendered(results, output_format, output_file), output_file)
-    return EXIT_CLEAN
+    return EXIT_INTERRUPTED if partial else EXIT_CLEAN
 
 
 def _run(names: list[str], *, quick: bool) -> list[ExperimentResult]:
+    """Run them one after the other; after Ctrl-C those that were finished."""
     from gradscope.experiments import run
 
-    results = []
-    for name in names:
-        with showing_progress(f"experiment {name}") as progress:
-            results.append(run(name, quick, progress))
+    results: list[ExperimentResult] = []
+    for place, name in enumerate(names, start=1):
+        counted = f" ({place} of {len(names)})" if len(names) > 1 else ""
+        try:
+            with showing_progress(f"experiment {name}{counted}") as progress:
+                results.append(run(name, quick, progress))
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            note(f"interrupted: {len(results)} of {len(names)} experiments were run")
+            return results
     return results
 
 

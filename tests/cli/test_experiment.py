@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.cli.experiment_page import draw_experiment, experiment_markdown
+from gradscope.cli.experiment_page import draw_experiment, draw_table, experiment_markdown
 from gradscope.experiments.catalog import EXPERIMENTS
 from gradscope.experiments.result import Check, Claim, ExperimentResult, table
 from gradscope.report.console import rendered
+from gradscope.report.glyphs import glyphs_for
 from tests.cli.running import run
 
 Capture = pytest.CaptureFixture[str]
@@ -73,3 +74,33 @@ def test_several_make_one_page(capsys: Capture, tmp_path: Path) -> None:
     text = page.read_text()
     assert 'id="layernorm-claims"' in text
     assert 'id="norm-axis-' in text
+
+
+def test_ctrl_c_keeps_the_finished_experiments(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def run_one(name: str, _quick: bool, _progress: object) -> ExperimentResult:
+        if name == "precision":
+            raise KeyboardInterrupt
+        return RESULT
+
+    monkeypatch.setattr("gradscope.experiments.run", run_one)
+    saved = tmp_path / "results.json"
+    done = run(capsys, "experiment", "layernorm", "norm-axis", "precision", "paths", "-o", saved)
+    assert done.code == 130
+    assert len(json.loads(saved.read_text())) == 2
+    assert "interrupted: 2 of 4 experiments were run" in done.err
+    assert run(capsys, "experiment", "precision", "paths").code == 130
+
+
+def test_a_table_too_wide_for_the_terminal_keeps_its_numbers_whole() -> None:
+    wide = table(
+        "Wide",
+        ("what it is in many words", *(f"column number {place}" for place in range(6))),
+        [("one thing after another, told at length", *(1234.5678 + place for place in range(6)))],
+    )
+    text = rendered(lambda console: draw_table(wide, console, glyphs_for("utf-8")), None, 80)
+    assert all(f"{1234.5678 + place:.4g}" in text for place in range(6)) or "1,235" in text
+    assert max(map(len, text.splitlines())) <= 80
+    narrow = table("Narrow", ("a heading of words", "verdict"), [(1.0, "will not train")])
+    assert "a heading of words  verdict" in rendered(lambda c: draw_table(narrow, c, glyphs_for("utf-8")), None, 80)
