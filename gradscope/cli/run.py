@@ -125,7 +125,7 @@ def run(
     save_all(outcomes, output, html)
     _show(outcomes, output_format, output_file, show_all=show_all)
     if not outcomes:
-        note("gradscope: no optimizer step of a PyTorch model was seen, so there is nothing to report")
+        note(f"gradscope: no training step was seen, so there is nothing to report: {done.seen}")
     if done.interrupted:
         return EXIT_INTERRUPTED
     if not check:

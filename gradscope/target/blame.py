@@ -49,7 +49,16 @@ def raised(error: BaseException, doing: str, kind: type[GradscopeError], hint: s
     file, line = user_line(error)
     code = linecache.getline(file, line).strip() if file and line else ""
     rule = f"At {_short(file)}:{line}: {code}" if file else ""
+    if _is_out_of_memory(error):
+        hint = hint or "smaller sizes: -a name=value, or --input for a smaller batch"
+        return kind(f"{doing} ran out of memory.", rule=rule, hint=hint, file=file, line=line)
     return kind(f"{doing} raised {message_of(error)}.", rule=rule, hint=hint, file=file, line=line)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    words = str(error).lower()
+    told = any(sign in words for sign in ("out of memory", "not enough memory", "can't allocate memory"))
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and told)
 
 
 def _short(file: str | None) -> str:

@@ -115,8 +115,9 @@ def _explained(error: BaseException, what: str, folder: Path, wanted: str = "") 
         return error
     file, line = user_line(error)
     if isinstance(error, SyntaxError):
+        place = Path(error.filename or what).name + (f":{error.lineno}" if error.lineno else "")
         return TargetError(
-            f"{Path(error.filename or what).name}:{error.lineno}: syntax error: {error.msg}.",
+            f"{place}: syntax error: {error.msg}.",
             rule=(error.text or "").strip(),
             file=error.filename,
             line=error.lineno,

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gradscope.probe.seeding import seed_everything
+from gradscope.target.importable import with_folder
 from gradscope.target.options import Mode, Options
 from gradscope.target.source import Built, Source
 from gradscope.target.sources import open_source
@@ -64,7 +65,7 @@ def _subject(target: str, source: Source, options: Options, seed: int | None) ->
     return Subject(
         model=built.model,
         batches=found.batches,
-        loss=found_loss.loss,
+        loss=with_folder(found_loss.loss, source.folder),
         target=target,
         inputs_origin=found.origin,
         loss_origin=found_loss.origin,
@@ -75,6 +76,7 @@ def _subject(target: str, source: Source, options: Options, seed: int | None) ->
         forward=forward,
         weights=weights,
         notes=(*source.notes, *built.notes, *notes, *step.notes),
+        folder=source.folder,
     )
 
 

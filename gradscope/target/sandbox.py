@@ -7,6 +7,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +20,10 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFL
 
 class StdinReadError(EOFError):
     """The user's code asked for input while it was being loaded."""
+
+
+class StartsProcessesError(RuntimeError):
+    """The user's code started a process by `spawn` while it was being loaded: its children would load it again."""
 
 
 class _NoStdin(io.TextIOBase):
@@ -51,7 +56,7 @@ def user_code(doing: str, folder: Path | None, kind: type[GradscopeError] = Targ
             yield
         except GradscopeError:
             raise
-        except StdinReadError as error:
+        except (StdinReadError, StartsProcessesError) as error:
             raise raised(error, doing, kind, hint='Put that part under `if __name__ == "__main__":`.') from error
         except SystemExit as error:
             code = f"sys.exit({error.code!r})" if error.code is not None else "sys.exit()"
@@ -77,7 +82,7 @@ def surroundings(folder: Path | None) -> Iterator[None]:
         sys.path.insert(0, str(folder))
     os.environ.update(OFFLINE)
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), _no_spawning():
             yield
     finally:
         sys.argv, sys.stdin, path, cwd, environment = saved
@@ -85,3 +90,20 @@ def surroundings(folder: Path | None) -> Iterator[None]:
         os.chdir(cwd)
         for key, value in environment.items():
             os.environ.pop(key, None) if value is None else os.environ.update({key: value})
+
+
+@contextlib.contextmanager
+def _no_spawning() -> Iterator[None]:
+    """Refuse to start processes that import what is being imported: they would wait for each other for ever."""
+    start = BaseProcess.start
+
+    def refusing(process: BaseProcess) -> None:
+        if getattr(process, "_start_method", None) in ("spawn", "forkserver"):
+            raise StartsProcessesError("it starts processes while being loaded")
+        start(process)
+
+    BaseProcess.start = refusing  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        BaseProcess.start = start  # type: ignore[method-assign]

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.target.importable import importable
+
 Batch = Any
 """One batch: a tuple is passed as positional arguments, a dict as keywords, anything else as the only argument."""
 
@@ -46,6 +48,7 @@ class Subject:
             model does not take, or a Lightning ``training_step``. Use ``Subject.call``, which knows.
         weights: Where the weights came from, in words; empty for those the factory left.
         notes: What the user should know about how the target was loaded, one sentence each.
+        folder: The folder that has to be importable while the model runs.
     """
 
     model: nn.Module
@@ -61,10 +64,12 @@ class Subject:
     forward: Callable[[nn.Module, Batch], Any] | None = None
     weights: str = ""
     notes: tuple[str, ...] = ()
+    folder: Path | None = None
 
     def call(self, batch: Batch) -> Any:
         """Run the model's forward on one batch."""
-        return (self.forward or call_model)(self.model, batch)
+        with importable(self.folder):
+            return (self.forward or call_model)(self.model, batch)
 
 
 def call_model(model: nn.Module, batch: Batch) -> Any:

@@ -1,5 +1,7 @@
 """Training scripts, unmodified: what they print, how they end, and what is recorded of them."""
 
+import zipfile
+
 import pytest
 
 from gradscope.errors import TargetError
@@ -196,7 +198,43 @@ def test_compiled_model_runs_eagerly_and_confesses(tmp_path):
     assert any("torch.compile" in why for why in recordings["net"].tables["confessions"]["why"])
 
 
-@pytest.mark.parametrize(("argv", "words"), [(["none.py"], "none.py"), ([], "no script"), (["-m"], "no script")])
-def test_nothing_to_run(argv, words):
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["none.py"], "none.py"),
+        ([], "no script"),
+        (["-m"], "no script"),
+        (["-m", "no_such_package.train"], "no module 'no_such_package.train'"),
+        (["-m", "bare"], "without a __main__"),
+        (["bare"], "no __main__.py in 'bare'"),
+        (["weights.pt"], "not a Python script"),
+    ],
+)
+def test_nothing_to_run(argv, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bare").mkdir()
+    write(tmp_path / "bare", "__init__.py", "")
+    (tmp_path / "weights.pt").write_bytes(b"PK\0\0")
     with pytest.raises(TargetError, match=words):
         run_script(argv)
+
+
+def test_archive_that_python_can_run(tmp_path):
+    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", BODY + "step(); print(sys.argv)")
+    done, recordings, _ = watched(tmp_path, "app.pyz", "x", cwd=tmp_path)
+    assert done.stdout == "['app.pyz', 'x']\n"
+    assert recordings["net"].watched_steps == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("print(1)", "no nn.Module ran"),
+        (BODY + "with torch.no_grad(): net(torch.ones(1, 2))", "none that has parameters to train"),
+        (BODY + "net(torch.ones(1, 2))", "`net` ran, but no backward"),
+    ],
+)
+def test_tells_what_was_seen_where_nothing_was_trained(tmp_path, monkeypatch, text, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in run_script([write(tmp_path, "train.py", text)]).seen

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gradscope.errors import GradscopeError, InputsError, LossError, ModelError, TargetError
-from gradscope.target import load
+from gradscope.target import list_targets, load
 
 GOOD = "def model(): return nn.Linear(3, 2)\n"
 
@@ -196,3 +196,57 @@ def test_a_file_named_like_a_library(write):
     import random
 
     assert hasattr(random, "getstate")
+
+
+def test_starting_processes_at_import(write):
+    code = "import multiprocessing as mp\nmp.get_context('spawn').Process(target=print).start()\n"
+    error = failing(write(code + GOOD))
+    assert "starts processes while being loaded" in error.what
+    assert "__main__" in error.hint
+
+
+def test_a_file_without_text_has_no_line(write, tmp_path):
+    (tmp_path / "binary.py").write_bytes(b"\0\1\2")
+    assert "None" not in str(failing("binary.py"))
+
+
+def test_a_model_beyond_the_memory_is_told_in_few_words(write):
+    error = failing(write("def model(): return nn.Linear(10**8, 10**8)\n"))
+    assert "ran out of memory" in error.what
+    assert "alloc_cpu" not in str(error)
+    assert "-a name=value" in error.hint
+
+
+def test_what_lies_beside_the_file_can_be_imported_while_it_runs(write):
+    code = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 2)
+            def forward(self, x):
+                from lazy_sibling import act
+                return act(self.lin(x))
+        def model(): return Net()
+        def batch(): return torch.ones(2, 3)
+        def loss(output, batch):
+            from lazy_other import mean
+            return mean(output)
+    """
+    write("def act(x): return torch.tanh(x)\n", "inner/lazy_sibling.py")
+    write("def mean(x): return x.mean()\n", "inner/lazy_other.py")
+    subject = load(write(code, "inner/main.py"))
+    path = list(sys.path)
+    for name in ("lazy_sibling", "lazy_other"):  # loading tried a forward
+        sys.modules.pop(name, None)
+    (batch, *_) = subject.batches
+    assert subject.loss(subject.call(batch), batch).requires_grad
+    assert sys.path == path
+
+
+def test_entry_points_are_listed_as_targets(write):
+    code = "dependencies = ['torch']\ndef small(width=2): return nn.Linear(3, width)\ndef wide(width): pass\n"
+    write(code, "repo/hubconf.py")
+    listed = list_targets("repo/hubconf.py")
+    assert [(item.target, item.kind, item.needs) for item in listed] == [
+        ("hub:repo:small", "entry", ()), ("hub:repo:wide", "entry", ("width",))
+    ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,63 @@ def test_loading_weights_leaves_the_seeding_alone(write, trained):
     file = write(MODEL + "def batch(): return torch.randn(4, 3)\n")
     torch.save(trained.state_dict(), "net.pt")
     assert torch.equal(next(iter(load(file).batches)), next(iter(load(file, weights="net.pt").batches)))
+
+
+def test_what_is_no_checkpoint_is_told_so(write, tmp_path):
+    (tmp_path / "notes.pt").write_text("hello world\n")
+    error = failing(write(MODEL), "notes.pt")
+    assert "is not a checkpoint" in error.what
+
+
+def test_a_truncated_checkpoint_is_told_without_torchs_own_words(write, trained, tmp_path):
+    torch.save(trained.state_dict(), tmp_path / "whole.pt")
+    data = (tmp_path / "whole.pt").read_bytes()
+    (tmp_path / "half.pt").write_bytes(data[: len(data) // 2])
+    error = failing(write(MODEL), "half.pt")
+    assert "damaged or truncated" in error.what
+    assert "miniz" not in str(error)
+
+
+def test_code_in_a_bare_pickle_is_named_and_not_run(write, tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/pwned",)
+
+    for protocol in (2, 4):
+        (tmp_path / "bare.pt").write_bytes(pickle.dumps({"a": Evil()}, protocol))
+        assert "system" in failing(write(MODEL), "bare.pt").what
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_an_archive_that_unpacks_to_far_more_is_not_opened(write, tmp_path):
+    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02}q\x00.")
+        archive.writestr("archive/data/0", bytes(20_000_000))
+    assert "times its own size" in failing(write(MODEL), "bomb.pt").what
+
+
+def test_a_lost_shard_is_named_with_what_it_holds(write, trained, tmp_path):
+    table = trained.state_dict()
+    first = {name: table[name] for name in list(table)[:3]}
+    save_safetensors(first, tmp_path / "one.safetensors")
+    places = {name: "one.safetensors" if name in first else "two.safetensors" for name in table}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    error = failing(write(MODEL), "model.safetensors.index.json")
+    assert "1 of the 2 shards" in error.what
+    assert "two.safetensors" in error.what
+    assert "2.weight" in error.rule or "more" in error.rule
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"dtype": "Q9", "shape": [4, 3], "data_offsets": [0, 48]}, "unknown type 'Q9'"),
+        ({"dtype": "F32", "shape": [-4, -3], "data_offsets": [0, 48]}, "damaged"),
+        ({"dtype": "F32", "shape": [4, 3], "data_offsets": ["a", "b"]}, "malformed"),
+        ({"dtype": "F32", "shape": [1 << 40, 1 << 20], "data_offsets": [0, 1 << 62]}, "damaged"),
+    ],
+)
+def test_headers_that_lie(write, tmp_path, entry, words):
+    header = json.dumps({"0.weight": entry}).encode()
+    (tmp_path / "lie.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(48))
+    assert words in failing(write(MODEL), "lie.safetensors").what

@@ -49,6 +49,7 @@ class Discovery(OptimizerListener):
         self._idle: dict[int, weakref.ref[nn.Module]] = {}
         """Models that no optimizer trains, in a script whose others are trained by one."""
         self._optimizers: set[int] = set()
+        self._called = False
 
     def start(self) -> None:
         """Begin to look."""
@@ -66,6 +67,15 @@ class Discovery(OptimizerListener):
         for follower in self.followers.values():
             follower.stop()
 
+    def seen(self) -> str:
+        """Tell what was seen of models where no step of any was."""
+        if self.followers:
+            names = ", ".join(f"`{name}`" for name in self.followers)
+            return f"{names} ran, but no backward pass reached its parameters (those of torch.func are not watched)"
+        if self._called:
+            return "modules ran, but none that has parameters to train ran with gradients"
+        return "no nn.Module ran; what plain tensors do is not watched"
+
     def follows(self, module: nn.Module) -> bool:
         """Tell whether a module is part of a model that is followed."""
         return any(id(module) in follower.session.tracker.names for follower in self.followers.values())
@@ -77,6 +87,7 @@ class Discovery(OptimizerListener):
             self._idle.clear()
 
     def _noticed(self, module: nn.Module) -> None:
+        self._called = True
         if not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1:
             return
         if _holds(self._known, module) or _holds(self._idle, module):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import io
 import os
 import runpy
 import sys
 import traceback
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from types import ModuleType, TracebackType
 import torch
 from torch import nn
 
-from gradscope.errors import EXIT_INTERRUPTED, TargetError
+from gradscope.errors import EXIT_INTERRUPTED, GradscopeError, TargetError
 from gradscope.probe.follow import Follower
 from gradscope.probe.origin import provenance_of_loop
 from gradscope.probe.scripts.discover import Discovery
@@ -67,12 +69,14 @@ class ScriptOutcome:
         exit_code: What the script would have ended with; 0 where it was stopped, 130 after Ctrl-C.
         stopped: Whether it was stopped after the steps wanted.
         interrupted: Whether the user pressed Ctrl-C.
+        seen: Where there are no recordings, what was seen instead.
     """
 
     recordings: dict[str, Recording]
     exit_code: int
     stopped: bool = False
     interrupted: bool = False
+    seen: str = ""
 
 
 class _StopScript(BaseException):
@@ -99,6 +103,8 @@ class _Run:
                 _execute(self.argv)
         except _StopScript:
             pass
+        except GradscopeError:
+            raise
         except SystemExit as error:
             exit_code = _exit_code(error)
         except KeyboardInterrupt:
@@ -109,7 +115,9 @@ class _Run:
         finally:
             calls.dismiss(self._stop_if_enough)
             self.discovery.stop()
-        return ScriptOutcome(self._recordings(failed), exit_code, self.enough, interrupted)
+        recordings = self._recordings(failed)
+        seen = "" if recordings else self.discovery.seen()
+        return ScriptOutcome(recordings, exit_code, self.enough, interrupted, seen)
 
     def _ended(self, follower: Follower) -> None:
         counts = [other.number for other in self.discovery.followers.values() if other.number]
@@ -162,22 +170,64 @@ def _check(argv: list[str]) -> None:
     hint = "gradscope run train.py --epochs 1, or gradscope run -m package.train"
     if not argv or (argv[0] == "-m" and len(argv) == 1):
         raise TargetError("There is no script to run.", rule="Name a Python file, or -m and a module.", hint=hint)
-    if argv[0] != "-m" and not Path(argv[0]).exists():
-        raise TargetError(f"There is no file '{argv[0]}'.", rule="run takes a Python script.", hint=hint)
+    if argv[0] == "-m":
+        return
+    path = Path(argv[0])
+    if not path.exists():
+        raise TargetError(f"There is no file '{path}'.", rule="run takes a Python script.", hint=hint)
+    if path.is_dir() and not _holds_main(path):
+        raise TargetError(f"There is no __main__.py in '{path}'.", rule="run takes a Python script.", hint=hint)
+    try:
+        is_text = path.is_dir() or b"\0" not in path.read_bytes()
+    except OSError as error:
+        raise TargetError(f"'{path}' cannot be read: {error.strerror}.", rule="run takes a Python script.") from error
+    if not is_text and not _holds_main(path):
+        raise TargetError(f"'{path}' is not a Python script.", rule="It is not text.", hint=hint)
+
+
+def _holds_main(path: Path) -> bool:
+    """Tell whether something is a folder or an archive (of `python -m zipapp`) that Python can run."""
+    if path.is_dir():
+        return (path / "__main__.py").is_file()
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "__main__.py" in archive.namelist()
+
+
+def _check_module(name: str) -> None:
+    """Refuse a module that `python -m` could not run, before anything of it runs but its packages."""
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+            if spec is None:
+                raise TargetError(f"-m {name} is a package without a __main__.", rule="Name a module in it.")
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise  # the package is there, but something it imports is not
+        spec = None
+    except ValueError:  # a module without a spec, such as __main__ itself
+        spec = None
+    if spec is None:
+        raise TargetError(
+            f"There is no module '{name}'.", rule="-m looks in the working directory and among what is installed.",
+            hint="gradscope run -m package.train, in the folder that holds the package",
+        )  # fmt: skip
 
 
 def _execute(argv: list[str]) -> None:
     if argv[0] == "-m":
+        _check_module(argv[1])
         runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+    elif _holds_main(Path(argv[0])):
+        runpy.run_path(argv[0], run_name="__main__")
     else:
         _execute_file(Path(argv[0]).absolute())
 
 
 def _execute_file(path: Path) -> None:
     """Run a file as `__main__`; unlike `runpy.run_path` leave `sys.argv[0]` as the user wrote it."""
-    if not path.is_file():  # a folder or archive with a __main__.py
-        runpy.run_path(str(path), run_name="__main__")
-        return
     with io.open_code(str(path)) as file:
         code = compile(file.read(), str(path), "exec")
     main = ModuleType("__main__")
@@ -199,7 +249,8 @@ def _as_main(argv: list[str]) -> Iterator[None]:
         sys.path.insert(0, os.getcwd())
     else:
         sys.argv = list(argv)
-        sys.path.insert(0, str(Path(argv[0]).resolve().parent))
+        if not _holds_main(Path(argv[0])):  # those are put on the path themselves
+            sys.path.insert(0, str(Path(argv[0]).resolve().parent))
     try:
         yield
     finally:

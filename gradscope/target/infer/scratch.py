@@ -7,6 +7,7 @@ data-dependent initialisation: the real first forward must be the one that is wa
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,9 @@ def scratch_copy(model: nn.Module, rebuild: Callable[[], nn.Module] | None = Non
         rebuild: Builds the model anew, for those that cannot be copied.
     """
     try:
-        return copy.deepcopy(model, _memo(model))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an exported program warns of what it is made of
+            return copy.deepcopy(model, _memo(model))
     except Exception:  # any object may sit in a module; each refuses to be copied in its own way
         if rebuild is None:
             return None

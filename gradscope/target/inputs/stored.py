@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gradscope.errors import InputsError
-from gradscope.target.weights.read import read_pickled
+from gradscope.target.weights.pickled import read_pickled
 from gradscope.target.weights.safetensors import read_safetensors
 
 SUFFIXES = (".pt", ".pth", ".npz", ".npy", ".safetensors", ".json")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import pickle
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,7 +36,8 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
     program = _load(path)
 
     def build() -> Built:
-        model = torch.export.unflatten(program)
+        with _in_silence():
+            model = torch.export.unflatten(program)
         note = "An exported program keeps the mode and the control flow it was exported with."
         if program.example_inputs is None:
             return Built(model, notes=(note,))
@@ -49,15 +52,31 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
 
 def _load(path: Path) -> torch.export.ExportedProgram:
     try:
-        with _tensors_only():
+        with _tensors_only(), _in_silence():
             return torch.export.load(path)
     except pickle.UnpicklingError as error:
         raise TargetError(
             f"{path.name} wants to run code.", rule="Only tensors and plain containers are loaded."
         ) from error
     except (RuntimeError, OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile, AssertionError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise TargetError(f"{path.name} is damaged, or not a program that torch.export saved.", rule=message) from error
+        raise TargetError(
+            f"{path.name} is damaged, or not a program that torch.export saved ({path.stat().st_size:,} bytes).",
+            rule="Its contents cannot be read.",
+            hint="torch.export.save(torch.export.export(model.eval(), inputs), 'model.pt2') writes one",
+        ) from error
+
+
+@contextlib.contextmanager
+def _in_silence() -> Iterator[None]:
+    """Keep back what torch.export logs and warns of on its way: it says in tracebacks what an error says once."""
+    logger = logging.getLogger("torch.export")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = disabled
 
 
 @contextlib.contextmanager

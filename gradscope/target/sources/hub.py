@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from gradscope.errors import TargetError
@@ -14,6 +15,7 @@ from gradscope.target.source import Source
 from gradscope.target.sources.python import source_in
 from gradscope.target.spec import Spec
 
+HUB_FILE = "hubconf.py"
 DOWNLOADS = ("pretrained", "weights")
 """Arguments by which entry points fetch weights; they are turned off unless the user sets them."""
 
@@ -24,10 +26,10 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
     if not folder.is_dir():
         rule = "Nothing is fetched: clone it, and name its directory." if "/" in spec.place else ""
         raise TargetError(f"There is no directory {spec.place!r}.", rule=rule)
-    if not (folder / "hubconf.py").exists():
+    if not (folder / HUB_FILE).exists():
         raise TargetError(f"{spec.place!r} has no hubconf.py.", rule="hub: takes a directory with one.")
-    module = import_file(folder / "hubconf.py")
-    entries = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and not isinstance(v, type)]
+    module = import_file(folder / HUB_FILE)
+    entries = list(entries_of(module))
     if not spec.attr:
         raise TargetError(
             f"{spec.text} names no entry point.",
@@ -37,3 +39,12 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
     parameters = parameters_of(getattr(module, spec.attr, None) or (lambda: None)) or {}
     off = {name: None if name == "weights" else False for name in DOWNLOADS if name in parameters}
     return source_in(module, f"{folder.name}/hubconf.py", spec, {**off, **arguments})
+
+
+def entries_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Return the entry points of a hubconf.py: its functions, as torch.hub lists them."""
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and not isinstance(value, type)
+    }

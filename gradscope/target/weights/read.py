@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import pickle
-import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gradscope.errors import GradscopeError, TargetError
-from gradscope.target.nearest import did_you_mean
+from gradscope.errors import TargetError
+from gradscope.target.nearest import did_you_mean, shortened
+from gradscope.target.weights.pickled import read_pickled
 from gradscope.target.weights.safetensors import read_safetensors
 
 TABLE_KEYS = (
@@ -29,10 +27,6 @@ TABLE_KEYS = (
 )
 """Where training scripts and Lightning keep the parameters inside a checkpoint, most usual first."""
 INDEX_SUFFIX = ".index.json"
-REFUSED = (
-    "Only tensors and plain containers are loaded: a pickle can run any code it likes. "
-    "Save it with torch.save(model.state_dict(), path) or as .safetensors."
-)
 
 
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -55,40 +49,6 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     return table_in(read_pickled(path, TargetError), path.name)
 
 
-def read_pickled(path: Path, kind: type[GradscopeError]) -> Any:
-    """Return what torch.save wrote, refusing pickles that want to run code.
-
-    Raises:
-        GradscopeError: Of `kind`.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about formats that end in an error anyway
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if (wanted := _wanted_global(str(error))) is None:
-            raise kind(
-                f"{path.name} is not a checkpoint, or it is damaged.", rule=" ".join(str(error).split())[:200]
-            ) from error
-        raise kind(f"{path.name} wants to run code: {wanted}.", rule=REFUSED) from error
-    except (
-        RuntimeError,
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        zipfile.BadZipFile,
-        AttributeError,
-        TypeError,
-    ) as error:
-        if (zipfile.is_zipfile(path) and "constants.pkl" in str(error)) or "TorchScript" in str(error):
-            raise kind(
-                f"{path.name} is a TorchScript archive.", rule="Save the module's state_dict() instead."
-            ) from error
-        what = "is empty" if path.stat().st_size == 0 else "is damaged, truncated, or not a checkpoint"
-        raise kind(f"{path.name} {what}.", rule=" ".join(str(error).split())[:200]) from error
-
-
 def table_in(content: Any, name: str) -> dict[str, torch.Tensor]:
     """Find the table of tensors inside a checkpoint.
 
@@ -106,16 +66,8 @@ def table_in(content: Any, name: str) -> dict[str, torch.Tensor]:
             return tensors
         else:
             break
-    keys = f" It holds: {', '.join(map(str, list(content)[:8]))}." if isinstance(content, Mapping) else ""
+    keys = f" It holds: {', '.join(map(str, list(content)[:8]))}." if isinstance(content, Mapping) and content else ""
     raise TargetError(f"{name} holds no table of tensors.{keys}", rule="It should be what model.state_dict() returns.")
-
-
-def _wanted_global(message: str) -> str | None:
-    """The class or function a refused pickle asked for, out of torch's message."""
-    for marker in ("Unsupported global: GLOBAL ", "Unsupported class ", "Trying to instantiate class ", "GLOBAL "):
-        if marker in message:
-            return message.split(marker, 1)[1].split(maxsplit=1)[0].strip(".,'\"`")
-    return "an unsupported instruction" if "Unsupported operand" in message or "persistent_load" in message else None
 
 
 def _index_or_only_file(folder: Path) -> Path:
@@ -134,11 +86,24 @@ def _read_shards(index: Path) -> dict[str, torch.Tensor]:
         files = sorted(set(places.values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TargetError(f"{index.name} is not an index of shards.", rule='It should have a "weight_map".') from error
+    _refuse_lost_shards(index, places, files)
     table: dict[str, torch.Tensor] = {}
     for file in files:
-        if Path(file).name != file:
+        table.update(read_weights(index.parent / file))
+    return table
+
+
+def _refuse_lost_shards(index: Path, places: Mapping[str, str], files: list[str]) -> None:
+    for file in files:
+        if not isinstance(file, str) or Path(file).name != file:
             raise TargetError(
                 f"{index.name} points outside its folder: {file!r}.", rule="Shards lie beside their index."
             )
-        table.update(read_weights(index.parent / file))
-    return table
+    lost = [file for file in files if not (index.parent / file).is_file()]
+    if lost:
+        held = [name for name, file in places.items() if file in lost]
+        raise TargetError(
+            f"{len(lost)} of the {len(files)} shards that {index.name} names are not there: {shortened(lost, 3)}.",
+            rule=f"They hold {len(held)} of {len(places)} tensors: {shortened(held, 3)}.",
+            hint=f"copy them into {index.parent}",
+        )

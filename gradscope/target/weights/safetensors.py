@@ -57,8 +57,12 @@ def read_safetensors(path: Path, kind: type[GradscopeError]) -> dict[str, torch.
 
 def _tensor(path: Path, name: str, entry: Any, body: memoryview, kind: type[GradscopeError]) -> torch.Tensor:
     try:
-        dtype, shape, (start, end) = DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
-        count = torch.Size(shape).numel()
+        if entry["dtype"] not in DTYPES:
+            raise kind(
+                f"{path.name}: {name!r} has the unknown type {entry['dtype']!r}.", rule=f"Known: {', '.join(DTYPES)}."
+            )
+        dtype, shape, (start, end) = DTYPES[entry["dtype"]], tuple(entry["shape"]), map(int, entry["data_offsets"])
+        count = -1 if min(shape, default=0) < 0 else torch.Size(shape).numel()
     except (KeyError, TypeError, ValueError) as error:
         raise kind(
             f"{path.name}: the entry {name!r} is malformed.", rule=f"{type(error).__name__}: {error}."
