@@ -20,6 +20,8 @@ from gradscope.target.infer.guess import BATCH, Candidate, Guess
 
 DECODER_TOKENS = 8
 HIGHEST_ID = 100
+MOST_OTHERS = 3
+"""Ways to give a picture or a sound that are tried beside a text."""
 RANK_COST, LABEL_COST = 0.3, 0.1
 """Costs of the second kind of input against the first, and of going without labels."""
 FRAMES = 64
@@ -84,28 +86,43 @@ def read_facts(config: Any) -> Facts:
     )
 
 
-def guesses(cls: type[nn.Module], config: Any) -> Iterator[tuple[float, Candidate]]:
-    """Yield candidates, best first: every kind of input the signature suggests, with and without labels."""
+def guesses(cls: type[nn.Module], config: Any, *, partial: bool = False) -> Iterator[tuple[float, Candidate]]:
+    """Yield candidates, best first: every kind of input the signature suggests, with and without labels.
+
+    Args:
+        cls: The model class.
+        config: Its configuration.
+        partial: False for inputs that use all of a model, such as a text with a picture; True for those that leave a
+            part of it idle, where a model takes several kinds.
+    """
     parameters = inspect.signature(cls.forward).parameters
     facts = read_facts(config)
-    for rank, inputs in enumerate(_kinds(parameters, facts)):
+    for rank, inputs in enumerate(_kinds(parameters, facts, partial)):
         filled = {**inputs, **_required(parameters, inputs, facts)}
         for extra, more in enumerate(_with_targets(cls, parameters, filled, facts)):
             yield RANK_COST * rank + LABEL_COST * extra, tuple({**more, **_switches(parameters)}.items())
 
 
-def _kinds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
+def feeds_several(cls: type[nn.Module]) -> bool:
+    """Whether a model takes a text and something else beside it."""
+    parameters = inspect.signature(cls.forward).parameters
+    return "input_ids" in parameters and any(name in parameters for name in (*PICTURE_NAMES, *AUDIO_NAMES))
+
+
+def _kinds(parameters: Mapping[str, Any], facts: Facts, partial: bool) -> Iterator[dict[str, Guess]]:
     """Yield sets of inputs of one kind each: text, pictures, sound, flat patches, hidden states."""
-    if "past_values" in parameters:
-        yield from _series(parameters, facts.config)
     text = _text(parameters, facts) if "input_ids" in parameters else {}
+    several = bool(text) and any(name in parameters for name in (*PICTURE_NAMES, *AUDIO_NAMES))
     seen = list(_pictures(parameters, facts))
     heard = list(_sounds(parameters, facts))
-    token_pairs = [(seen, facts.image_token), (heard, facts.audio_token)]
-    if text:
-        for others, token in token_pairs:
-            for other, count in itertools.product(others[:2], _placeholder_counts(facts.config)):
+    if several and not partial:
+        for others, token in ((seen, facts.image_token), (heard, facts.audio_token)):
+            for other, count in itertools.product(others[:MOST_OTHERS], _placeholder_counts(facts.config)):
                 yield {**_with_place(text, token, count, parameters), **other}
+        return
+    if "past_values" in parameters:
+        yield from _series(parameters, facts.config)
+    if text:
         yield text
         yield from _codes(text, facts)
         yield {**text, "input_ids": Guess("ids", (BATCH, 2 * TOKENS), high=facts.vocab, low=LOWEST_ID)}
@@ -195,21 +212,34 @@ def _pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str,
         if flat is not None:
             size = facts.channels * facts.temporal * facts.patch**2
             sides = (1, GRID, GRID) if "thw" in grid else (GRID, GRID)
+            merged = [n for n in parameters if n in ("merge_sizes", "image_merge_sizes")]
             yield {
                 flat: Guess("patches", (BATCH, GRID * GRID, size)),
                 grid: Guess("rows", (BATCH,), value=sides),
+                **{n: Guess("lengths", (BATCH,), high=2) for n in merged},  # two by two patches become one
             }
     if name is None:
         return
-    extra = (
-        {"pixel_attention_mask": Guess("mask", (BATCH, facts.side, facts.side))} if "pixel_mask" in parameters else {}
-    )
+    if "spatial_shapes" in parameters:
+        yield {
+            name: Guess("float", (BATCH, GRID * GRID, facts.channels * facts.patch**2)),
+            "spatial_shapes": Guess("rows", (BATCH,), value=(GRID, GRID)),
+            **({m: Guess("mask", (BATCH, GRID * GRID)) for m in ("pixel_attention_mask",) if m in parameters}),
+        }
+    if "image_sizes" in parameters:
+        yield {
+            name: Guess("float", (BATCH, facts.channels, facts.side, facts.side)),
+            "image_sizes": Guess("rows", (BATCH,), value=(facts.side, facts.side)),
+        }
     if isinstance(size := facts.size, list | tuple) and len(set(size)) == 2:  # noqa: PLR2004  # a strip: height and width
         yield {name: Guess("float", (BATCH, facts.channels, *size))}
-    for side in dict.fromkeys((facts.side, 64, 32, 224)):
-        yield {name: Guess("float", (BATCH, facts.channels, side, side)), **({} if side else extra)}
-    yield {name: Guess("float", (BATCH, facts.frames, facts.channels, facts.side, facts.side))}
-    yield {name: Guess("float", (BATCH, 1, facts.channels, facts.side, facts.side))}
+    channels, side = facts.channels, facts.side
+    yield {name: Guess("float", (BATCH, channels, side, side))}
+    few = {"image_attention_mask": Guess("mask", (BATCH, TOKENS, 1))} if "image_attention_mask" in parameters else {}
+    yield {name: Guess("float", (BATCH, 1, channels, side, side)), **few}
+    for other in dict.fromkeys((64, 32, 224)):
+        yield {name: Guess("float", (BATCH, channels, other, other))}
+    yield {name: Guess("float", (BATCH, facts.frames, channels, side, side))}
 
 
 def _sounds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:

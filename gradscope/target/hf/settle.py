@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradscope.errors import InputsError, TargetError
+from gradscope.errors import GradscopeError, InputsError, TargetError
 from gradscope.target.blame import raised
 from gradscope.target.hf.facts import FIRST_CLASS
-from gradscope.target.hf.guesses import guesses
+from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.heads import classes_of
 from gradscope.target.hf.shrink import LEVELS, UNCHANGED, tiny
 from gradscope.target.infer.hints import read_hints
@@ -25,6 +25,8 @@ from gradscope.target.infer.search import Inferred, first_candidates, search_inp
 MOST_CLASSES = 3
 MOST_PARAMETERS = 300_000_000
 """More than that, with widths kept, is too much for a step of a second."""
+WHOLE_LEVELS = (0, 1)
+"""Levels at which inputs for all of a model of several kinds of input are looked for."""
 MOST_SECONDS, MOST_SECONDS_EACH = 30.0, 8.0
 """Processor time after which no further class or size is tried, and time spent on the inputs of each."""
 BLIND_COST = 0.5
@@ -64,49 +66,71 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     first: Settled | None = None
     failure: Exception | None = None
     started = time.process_time()
-    for cls, level in _attempts(model_type, config_class, class_name):
+    for attempt in _attempts(_classes(model_type, config_class, class_name)):
         if first is not None and time.process_time() - started > MOST_SECONDS:
             break
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         try:
-            config = tiny(config_class, given, level)
-            if _is_large(cls, config):
+            config = tiny(config_class, given, attempt.level)
+            if _is_large(attempt.cls, config):
                 continue
-            model = cls(config)
+            model = attempt.cls(config)
         except TargetError:
             raise
         except Exception as error:  # a configuration that does not fit raises anything
-            failure = failure or error
+            failure = error if attempt.level == UNCHANGED else failure or error
             continue
         after = torch.get_rng_state(), random.getstate()
-        inferred = _try(model, cls, config, label)
+        inferred = _try(model, attempt, config, label)
         torch.set_rng_state(after[0])
         random.setstate(after[1])
-        notes = (_note(cls, model_type, level),)
+        notes = (_note(attempt, model_type),)
         if inferred is not None:
             return Settled(model, inferred, notes)
         first = first or Settled(model, None, notes)
     if first is None:
-        if failure is None:
-            raise TargetError(f"transformers has no model class for {model_type!r} that runs in PyTorch.")
-        raise raised(failure, f"Building {label}", TargetError) from failure
+        raise _unbuildable(model_type, label, failure) from failure
     return first
 
 
-def _attempts(model_type: str, config_class: type, class_name: str) -> Iterator[tuple[Any, int]]:
-    """Yield classes with the way to shrink them: everything small first, depth alone where that does not work."""
-    classes = classes_of(model_type, config_class)
+def _unbuildable(model_type: str, label: str, failure: Exception | None) -> GradscopeError:
+    if failure is None:
+        return TargetError(f"transformers has no model class for {model_type!r} that runs in PyTorch.")
+    doing = f"Building {label} from its default configuration"
+    return raised(failure, doing, TargetError, f"Give what it needs: gradscope inspect {label} -a key=value")
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A class, how far to shrink it, and whether inputs may leave a part of it idle."""
+
+    cls: Any
+    level: int
+    partial: bool
+
+
+def _classes(model_type: str, config_class: type, class_name: str) -> list[Any]:
+    """Return the classes to try, or the one that was asked for."""
+    classes: list[Any] = classes_of(model_type, config_class)
     if class_name:
         named = [cls for cls in classes if cls.__name__ == class_name]
         if not named:
             names = ", ".join(cls.__name__ for cls in classes)
             raise TargetError(f"{model_type} has no class {class_name!r}.", rule=f"It has {names}.")
-        classes = named
+        return named
     preferred = FIRST_CLASS.get(model_type)
-    classes.sort(key=lambda cls: cls.__name__ != preferred)
+    return sorted(classes, key=lambda cls: cls.__name__ != preferred)[:MOST_CLASSES]
+
+
+def _attempts(classes: list[Any]) -> Iterator[_Attempt]:
+    """Yield everything small first, then depth alone; a model of several kinds of input is first fed all of them."""
     for level in LEVELS:
-        yield from ((cls, level) for cls in classes[:MOST_CLASSES])
+        for cls in classes:
+            if level in WHOLE_LEVELS or not feeds_several(cls):
+                yield _Attempt(cls, level, partial=False)
+    for level in LEVELS:
+        yield from (_Attempt(cls, level, partial=True) for cls in classes if feeds_several(cls))
 
 
 def _is_large(cls: Any, config: Any) -> bool:
@@ -119,19 +143,24 @@ def _is_large(cls: Any, config: Any) -> bool:
         return False
 
 
-def _try(model: nn.Module, cls: Any, config: Any, label: str) -> Inferred | None:
+def _try(model: nn.Module, attempt: _Attempt, config: Any, label: str) -> Inferred | None:
     scratch = scratch_copy(model)
     if scratch is None:
         return None
     fresh: Callable[[], nn.Module | None] = lambda: scratch  # noqa: E731  # BatchNorm's statistics do not matter here
-    shapes = ((BLIND_COST + cost, guess) for cost, guess in first_candidates(scratch, read_hints(scratch)))
-    first = itertools.chain(guesses(cls, config), shapes)
+    first = guesses(attempt.cls, config, partial=attempt.partial)
+    if attempt.partial or not feeds_several(attempt.cls):
+        shapes = ((BLIND_COST + cost, guess) for cost, guess in first_candidates(scratch, read_hints(scratch)))
+        first = itertools.chain(first, shapes)
     try:
         return search_inputs(scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH)
     except InputsError:
         return None
 
 
-def _note(cls: type, model_type: str, level: int) -> str:
+def _note(attempt: _Attempt, model_type: str) -> str:
+    level = attempt.level
     size = "in miniature" if not level else "with few layers and experts" if level < UNCHANGED else "in full size"
-    return f"{cls.__name__} from the default configuration of {model_type}, {size}; -a key=value changes it."
+    idle = "; no inputs were found that use all of it" if attempt.partial else ""
+    name = attempt.cls.__name__
+    return f"{name} from the default configuration of {model_type}, {size}{idle}; -a key=value changes it."

@@ -38,6 +38,12 @@ PATCHES_PER_SIDE = 4
 SMALL_SIDE = 64
 SMALL_WINDOW = 4
 UNREADABLE = object()
+OUTWARD = re.compile(r"^out_hidden_size$")
+"""The width that a part hands on is that of the next part, whatever its own stages are."""
+STAGES = re.compile(r"^(num_(\w+_)?(blocks|stages)|num_hidden_layers)$")
+"""Counts that may be of stages, each of which has a size in some list, rather than of layers."""
+LAYER_CHOICE = re.compile(r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$")
+"""Layers of an encoder whose outputs are used, by number."""
 MAP_SIZES = re.compile(r"feat(ure)?_sizes$")
 LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
@@ -70,6 +76,7 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
     """Return the constructor arguments that make a smaller copy of a configuration, its parts shrunk as well."""
     changes: dict[str, Any] = {}
     depth_only = level > 0 or _is_hierarchical(config)
+    stages = _lengths_of_stages(config)
     for name, value in constructor_values(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
             inner = shrunk(value, level, used_ids)
@@ -81,7 +88,11 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
         elif SPECIAL_ID.search(name) and _too_high(value):
             changes[name] = _low_ids(value, used_ids)
         elif isinstance(value, int) and not isinstance(value, bool):
-            changes[name] = smaller(name, value, depth_only=depth_only)
+            if not (STAGES.search(name) and value in stages):
+                keeps_widths = depth_only and not (level == 0 and OUTWARD.search(name))
+                changes[name] = smaller(name, value, depth_only=keeps_widths)
+        elif LAYER_CHOICE.search(name) and _is_whole_numbers(value) and max(value) >= LAYERS:
+            changes[name] = _first_layers(value)
         elif DEPTHS.search(name) and _is_whole_numbers(value):
             changes[name] = type(value)(min(number, LAYERS) for number in value)
     changes = {name: value for name, value in changes.items() if _differs(value, _read(config, name))}
@@ -185,6 +196,18 @@ def _fitting_heads(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 def _is_hierarchical(config: Any) -> bool:
     values = constructor_values(config).items()
     return any(HIERARCHICAL.search(name) and _is_whole_numbers(value) and len(value) > 1 for name, value in values)
+
+
+def _first_layers(chosen: Any) -> Any:
+    """Choose among few layers instead of many, in the same order."""
+    ranks = sorted(set(chosen))[:LAYERS]
+    return type(chosen)(ranks.index(number) for number in chosen if number in ranks)
+
+
+def _lengths_of_stages(config: Any) -> set[int]:
+    """Return how many stages a configuration has, by its lists with a size for each."""
+    values = constructor_values(config).items()
+    return {len(v) for n, v in values if (HIERARCHICAL.search(n) or DEPTHS.search(n)) and _is_whole_numbers(v)} - {1}
 
 
 def _own_settings(config: Any) -> dict[str, Any]:

@@ -116,6 +116,7 @@ def _marked(ids: torch.Tensor, guess: Guess, *, flag: bool = False) -> torch.Ten
     """Put the placeholder tokens (or a flag where they stand) behind the first two tokens."""
     if guess.mark is not None:
         token, count = guess.mark
+        ids[ids == token] = 0 if flag else token - 1 if token else 1  # it stands nowhere else
         ids[:, 2 : 2 + count] = 1 if flag else token
     return ids
 

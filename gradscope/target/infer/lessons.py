@@ -20,6 +20,8 @@ PLACEHOLDERS = (
     re.compile(r"tokens:? (?:tensor\()?(\d+)\D{0,20}features:? (?:tensor\()?(\d+)"),
     re.compile(r"Got (?P<features>\d+) [\w ]+ for (?P<tokens>\d+)"),
 )
+MOST_GUESSES = 4
+"""Ways to fill an input that was left out."""
 MOST_PLACEHOLDERS = 4096
 TOO_MANY_PLACEHOLDERS = re.compile(r"[Nn]umber of elements of source < number of ones in mask")
 FEWER = (2, 4, 16)
@@ -137,19 +139,24 @@ def _with_placeholders(candidate: Candidate, count: int) -> Candidate:
 
 
 def _by_absence(outcome: Outcome, candidate: Candidate, optional: Sequence[str], hints: Hints) -> Iterator[Lesson]:
-    """An input that was left out, because it has a default of None, is used all the same where the forward failed."""
-    if not ("NoneType" in str(outcome.error) or "None" in str(outcome.error)) or outcome.error is None:
+    """An input that was left out, because it has a default of None, is used all the same where the forward failed.
+
+    The message names it, or it is None in one of the calls that the error went through.
+    """
+    if outcome.error is None:
         return
-    given = {name for name, _ in candidate}
+    given, message = {name for name, _ in candidate}, str(outcome.error)
+    missing = [name for name in optional if name not in given and re.search(rf"\b{re.escape(name)}\b", message)]
+    if "None" in message:
+        for frame, _ in traceback.walk_tb(outcome.error.__traceback__):
+            missing += [n for n in optional if n not in given and n in frame.f_locals and frame.f_locals[n] is None]
     sizes = list(dict.fromkeys(dim for _, g in candidate for dim in (*g.shape[1:2], *g.shape[-1:]) if dim))
-    for frame, _ in traceback.walk_tb(outcome.error.__traceback__):
-        for name in optional:
-            if name not in given and name in frame.f_locals and frame.f_locals[name] is None:
-                guesses = (
-                    [Guess("mask", (BATCH, size)) for size in sizes] if MASK.search(name) else list(usual(name, hints))
-                )
-                for rank, guess in enumerate(guesses[:4]):
-                    yield 0.2 * rank, (*candidate, (name, guess))
+    length = next((g.shape[1] for _, g in candidate if g.kind == "ids" and len(g.shape) > 1), hints.tokens)
+    for name in dict.fromkeys(missing):
+        guesses = [Guess("mask", (BATCH, size)) for size in sizes] if MASK.search(name) else list(usual(name, hints))
+        for rank, guess in enumerate(guesses[:MOST_GUESSES]):
+            fitted = _set(guess, 1, length) if guess.kind == "ids" and guess.shape[1:] == (hints.tokens,) else guess
+            yield 0.2 * rank, (*candidate, (name, fitted))
 
 
 def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object]) -> Iterator[Lesson]:

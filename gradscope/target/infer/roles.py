@@ -46,6 +46,11 @@ PICTURE = re.compile(r"im(age|g)s?|pixel|picture|photo|frame|rgb")
 TIME = re.compile(r"^(t|ts|time|times|timesteps?|time_steps?|noise_level|sigmas?|step|steps|noise_labels)$")
 MASK = re.compile(r"mask|pad")
 LABEL = re.compile(r"^(y|labels?|targets?|class(es)?|classes|class_labels?|label_ids|categories|cond_labels?)$")
+SIZES = re.compile(r"(image|target|orig(inal)?|spatial)_?(sizes?|shapes?)$")
+PATCHES = 4
+"""Patches a side of a picture."""
+TYPES = re.compile(r"type_ids$")
+"""Kinds of token; the first kind always exists."""
 LENGTHS = re.compile(r"len(gth)?s?$")
 EDGES = re.compile(r"edge_?index|^edges?$|adj_t")
 ADJACENCY = re.compile(r"^adj|adjacency|^a$|graph")
@@ -69,6 +74,11 @@ def usual(name: str, hints: Hints) -> Iterator[Guess]:
     elif LABEL.search(low):
         yield Guess("ids", (BATCH,), high=max(hints.classes, 2))
         yield Guess("ids", (BATCH, hints.tokens), high=max(hints.classes, hints.vocab, 2))
+    elif TYPES.search(low):
+        yield Guess("ids", (BATCH, hints.tokens), high=1)
+    elif SIZES.search(low):
+        yield Guess("rows", (BATCH,), value=(hints.side or SIDES[0],) * 2)
+        yield Guess("rows", (BATCH,), value=(PATCHES, PATCHES))
     elif LENGTHS.search(low):
         yield Guess("lengths", (BATCH,), high=hints.tokens)
     elif PICTURE.search(low):

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from gradscope.errors import InputsError, TargetError
-from gradscope.target.hf.guesses import guesses
+from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.settle import settle
 from gradscope.target.hf.shrink import attribute_name, refuse_unknown
 from gradscope.target.infer.search import search_inputs
@@ -84,11 +84,13 @@ def _from_directory(transformers: Any, path: Path, spec: Spec, arguments: Mappin
         return Built(call_library(cls, spec.text, dict, config=config), notes=(f"{cls.__name__} with random weights.",))
 
     def inputs(model: nn.Module, trial: Trial) -> tuple[Offer, Outcome | None] | None:
-        try:
-            found = search_inputs(model, lambda: None, spec.text, guesses(cls, config), run=trial)
-        except InputsError:
-            return None
-        return Offer(found.batch, found.origin), found.outcome
+        for partial in (False, True) if feeds_several(cls) else (False,):
+            try:
+                found = search_inputs(model, lambda: None, spec.text, guesses(cls, config, partial=partial), run=trial)
+            except InputsError:
+                continue
+            return Offer(found.batch, found.origin), found.outcome
+        return None
 
     return Source(spec.text, build, library_inputs=inputs, rebuilds=not has_weights)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import nn
 
 from gradscope.errors import TargetError
-from gradscope.target.infer.trial import Outcome
+from gradscope.target.infer.scratch import scratch_copy
+from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.libraries import call_library, import_library
 from gradscope.target.nearest import did_you_mean
 from gradscope.target.source import Built, Offer, Source, Trial
@@ -50,15 +53,22 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
         return model
 
     def build() -> Built:
+        states = torch.get_rng_state(), random.getstate()
         for side in _sides_to_build_for(timm, name, settled):
+            _restore(states)
             try:
                 model = make({"img_size": side})
             except TargetError:
                 continue
+            after = torch.get_rng_state(), random.getstate()
+            if not _runs(model, side):
+                continue
+            _restore(after)
             note = (
                 f"Built for pictures of {side} x {side} so that a step stays short; -a img_size=… gives another size."
             )
             return Built(model, notes=(note,))
+        _restore(states)
         return Built(make({}))
 
     return Source(spec.text, build, library_inputs=_inputs)
@@ -68,6 +78,22 @@ def _sides_to_build_for(timm: Any, name: str, arguments: Mapping[str, Any]) -> I
     configuration = timm.get_pretrained_cfg(name.split(".", maxsplit=1)[0])
     if configuration is not None and configuration.fixed_input_size and "img_size" not in arguments:
         yield from (side for side in SMALL_SIDES if side < max(configuration.input_size[1:]))
+
+
+def _restore(states: tuple[torch.Tensor, object]) -> None:
+    """Set the generators back, so that the seed alone decides the weights."""
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])  # type: ignore[arg-type]  # what getstate gave
+
+
+def _runs(model: nn.Module, side: int) -> bool:
+    """Whether a copy of a model takes pictures of the size it was built for; some fix more sizes than that one."""
+    copy = scratch_copy(model)
+    if copy is None:
+        return True
+    configuration = getattr(model, "pretrained_cfg", None) or {}
+    channels = _channels(model) or (configuration.get("input_size") or (3,))[0]
+    return attempt(copy.eval(), picture(channels)(1, side), gradients=False).worked
 
 
 def _known(timm: Any, name: str) -> Iterable[str]:

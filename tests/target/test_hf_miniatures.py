@@ -1,0 +1,126 @@
+"""Small configurations and first inputs for model types, on made-up classes: no library is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.target.hf.guesses import feeds_several, guesses
+from gradscope.target.hf.names import named
+from gradscope.target.hf.shrink import tiny
+from gradscope.target.infer.guess import BATCH, Guess, make
+from gradscope.target.infer.lessons import lessons
+from gradscope.target.infer.roles import Hints
+from gradscope.target.infer.trial import Outcome
+
+HINTS = Hints(vocab=50, width=8, length=100, channels=3, side=32, classes=4)
+
+
+class Config:
+    """A configuration of a picture encoder whose stages and maps hang together."""
+
+    model_type = "made-up"
+
+    def __init__(
+        self,
+        image_size: Any = (1024, 1024),
+        patch_size: int = 16,
+        num_encoder_blocks: int = 4,
+        depths: Any = (3, 4, 6, 3),
+        feature_sizes: Any = ((64, 64), (32, 32)),
+        vision_feature_layers: Any = (24, 18),
+        image_token_id: Any = None,
+        hidden_size: int = 768,
+    ) -> None:
+        vars(self).update({name: value for name, value in locals().items() if name != "self"})
+
+    def to_dict(self) -> dict[str, Any]:
+        """What marks a configuration."""
+        return vars(self)
+
+
+class Secretive(Config):
+    """A configuration that refuses to tell a setting, as those do that differ from layer to layer."""
+
+    @property
+    def hidden_size(self) -> int:
+        """Raise."""
+        raise RuntimeError("differs from layer to layer")
+
+    @hidden_size.setter
+    def hidden_size(self, value: int) -> None:
+        pass
+
+
+def test_a_picture_in_two_numbers_is_made_small_and_the_maps_computed_from_it_as_well() -> None:
+    small = tiny(Config, {})
+    assert small.image_size == (64, 64)
+    assert small.feature_sizes == [[4, 4], [2, 2]]
+
+
+def test_the_count_of_stages_stays_and_a_choice_of_layers_is_one_of_few() -> None:
+    small = tiny(Config, {})
+    assert (small.num_encoder_blocks, small.depths) == (4, (2, 2, 2, 2))
+    assert small.vision_feature_layers == (1, 0)
+
+
+def test_a_placeholder_token_that_is_not_set_gets_an_id_of_its_own() -> None:
+    assert tiny(Config, {}).image_token_id == 255
+
+
+def test_the_last_level_changes_nothing() -> None:
+    assert vars(tiny(Config, {}, 3)) == vars(Config())
+
+
+def test_a_setting_that_is_refused_is_left_alone() -> None:
+    assert tiny(Secretive, {}).image_size == (64, 64)
+
+
+class Seer(nn.Module):
+    """Takes a text and a picture."""
+
+    def forward(self, input_ids: Any = None, pixel_values: Any = None, labels: Any = None) -> None:
+        """Not run."""
+
+
+def test_a_model_of_two_kinds_of_input_is_first_fed_both() -> None:
+    assert feeds_several(Seer)
+    whole = [dict(candidate) for _, candidate in guesses(Seer, tiny(Config, {}))]
+    assert whole
+    assert all({"input_ids", "pixel_values"} <= inputs.keys() for inputs in whole)
+    assert whole[0]["input_ids"].mark == (255, 16)
+    partial = [dict(candidate) for _, candidate in guesses(Seer, tiny(Config, {}), partial=True)]
+    assert {"input_ids"} in [set(inputs) for inputs in partial]
+
+
+def test_prompts_of_segmentation_models_are_told_by_their_names() -> None:
+    from gradscope.target.hf.guesses import read_facts
+
+    facts = read_facts(tiny(Config, {}))
+    assert named("sparse_prompt_embeddings", 16, facts).shape == (BATCH, 1, 2, facts.width)
+    assert named("image_embeddings", 16, facts).shape == (BATCH, facts.width, 4, 4)
+    assert named("multimask_output", 16, facts).value is False
+
+
+def test_a_placeholder_stands_only_where_it_was_put() -> None:
+    ids = make(Guess("ids", (BATCH, 40), high=6, mark=(5, 8)), 4, "input_ids")
+    assert (ids == 5).sum(1).tolist() == [8] * 4
+    assert torch.equal(ids[:, 2:10], torch.full((4, 8), 5))
+
+
+def test_too_many_placeholders_become_fewer() -> None:
+    candidate = (("input_ids", Guess("ids", (BATCH, 32), high=50, mark=(49, 16))),)
+    outcome = Outcome(error=RuntimeError("Number of elements of source < number of ones in mask"))
+    counts = {dict(learnt)["input_ids"].mark for _, learnt in lessons(outcome, candidate, HINTS, {})}
+    assert {(49, 8), (49, 4), (49, 1)} <= counts
+
+
+def test_an_input_that_the_message_asks_for_by_name_is_given() -> None:
+    candidate = (("input_ids", Guess("ids", (BATCH, 20), high=50)),)
+    outcome = Outcome(error=ValueError("`token_type_ids` is required as an input when training"))
+    learnt = [dict(c) for _, c in lessons(outcome, candidate, HINTS, {}, ("token_type_ids", "position_ids"))]
+    given = next(inputs["token_type_ids"] for inputs in learnt if "token_type_ids" in inputs)
+    assert (given.shape, given.high) == ((BATCH, 20), 1)
+    assert not any("position_ids" in inputs for inputs in learnt)
