@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -97,23 +96,13 @@ def _run(names: list[str], *, quick: bool) -> list[ExperimentResult]:
 
 
 def _write_page(results: list[ExperimentResult], file: Path) -> None:
-    from gradscope.report.html.experiment import experiment_page, write_experiment
-    from gradscope.report.html.pages import Page, write_page
+    from gradscope.report.html.experiment import experiments_page, write_experiment
+    from gradscope.report.html.pages import write_page
 
     if len(results) == 1:
         write_experiment(results[0].to_object(), file)
         return
-    pages = [(result.name, experiment_page(result.to_object())) for result in results]
-    panels = [
-        replace(panel, id=f"{name}-{panel.id}", title=f"{page.heading}: {panel.title}", short=name)
-        for name, page in pages
-        for panel in page.panels
-    ]
-    lead = " ".join(f"{name}: {page.lead}" for name, page in pages)
-    notes = [f"{name}: {note}" for name, page in pages for note in page.notes]
-    write_page(
-        Page("Experiments", "all that was run", lead, panels, notes=notes, provenance=pages[0][1].provenance), file
-    )
+    write_page(experiments_page([result.to_object() for result in results]), file)
 
 
 def _rendered(results: list[ExperimentResult], output_format: str, file: Path | None) -> str:

@@ -47,6 +47,14 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         16.0,
     ),
     Experiment(
+        "xiong",
+        "The laws of Xiong 2020 in the paper's own setting",
+        "How does the last layer's gradient depend on depth and width, and how large does the stream become?",
+        "gradscope.experiments.xiong_laws",
+        0.3,
+        8.0,
+    ),
+    Experiment(
         "depth",
         "Residual networks of 18 to 152 layers with and without shortcuts",
         "Which depths keep their gradient, and what goes wrong in the others?",

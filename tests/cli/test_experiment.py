@@ -73,6 +73,9 @@ def test_several_make_one_page(capsys: Capture, tmp_path: Path) -> None:
     assert done.code == 0
     text = page.read_text()
     assert 'id="layernorm-claims"' in text
+    assert text.count('<a href="#layernorm-') == 1
+    assert "2 experiments, really run" in text
+    assert "16 claims tested: 12 hold, 2 do not hold, 2 depend on the setting." in text
     assert 'id="norm-axis-' in text
 
 

@@ -32,6 +32,12 @@ EXPECTED = {
         "as printed is complete": "depends",
         "closer to the residual networks' design": "depends",
     },
+    "xiong": {
+        "falls as 1/sqrt(L) in Pre-LN": "holds",
+        "in proportion to the width": "holds",
+        "mean square of 3/2": "holds",
+        "between 1 + L/2 and 1 + 3L/2": "holds",
+    },
     "depth": {
         "18 to 152 layers train": "holds",
         "higher training error": "holds",

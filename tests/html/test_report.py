@@ -211,7 +211,7 @@ def test_experiment_shows_claims_and_tables() -> None:
              "seconds": 1.0, "provenance": {"torch": "2"}}
     )  # fmt: skip
     for words in (
-        "1 claim tested: 1 depends.",
+        "1 claim tested: 1 depends on the setting.",
         "gradients vanish &lt;b&gt;",
         "three seeds",
         "lower is better",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradscope.report.html.pages import Page, html_page, write_page
@@ -17,6 +18,8 @@ from gradscope.report.html.wording import count, number
 
 Result = Mapping[str, Any]
 SIGNS = {"holds": "✓ holds", "does not hold": "✕ does not hold", "depends": "◐ depends"}
+PLURALS = {"holds": "hold", "does not hold": "do not hold", "depends": "depend on the setting"}
+SINGULARS = {"holds": "holds", "does not hold": "does not hold", "depends": "depends on the setting"}
 NAVIGATION_WORDS = 3
 
 
@@ -42,15 +45,53 @@ def experiment_page(result: Result, panels: Sequence[Panel] = ()) -> Page:
     return Page("Experiment", result["title"], _lead(result), sections, notes=result["notes"], provenance=provenance)
 
 
+def experiments_page(results: Sequence[Result]) -> Page:
+    """Build one page of several experiments: an overview, then the panels of each under its own title."""
+    pages = [experiment_page(result) for result in results]
+    panels = [_overview(results)]
+    for result, page in zip(results, pages, strict=True):
+        name = str(result["name"])
+        panels += [
+            # The navigation names each experiment once.
+            replace(panel, id=f"{name}-{panel.id}", title=f"{page.heading}: {panel.title}", short="" if place else name)
+            for place, panel in enumerate(page.panels)
+        ]
+    notes = [f"{result['name']}: {note}" for result, page in zip(results, pages, strict=True) for note in page.notes]
+    seconds = sum(result["seconds"] for result in results)
+    provenance = [*pages[0].provenance[:-1], ("Took", f"{number(seconds)} s")]
+    claims = [claim for result in results for claim in result["claims"]]
+    lead = _lead({"claims": claims, "quick": any(result["quick"] for result in results)})
+    heading = f"{count(len(results), 'experiment')}, really run"
+    return Page("Experiments", heading, lead, panels, notes=notes, provenance=provenance)
+
+
+def _overview(results: Sequence[Result]) -> Panel:
+    counts = (Column(PLURALS[verdict], "number") for verdict in SIGNS)
+    columns = (Column("experiment"), Column("about", "prose"), *counts)
+    rows = [
+        (
+            result["name"],
+            result["title"],
+            *(sum(claim["verdict"] == verdict for claim in result["claims"]) for verdict in SIGNS),
+        )
+        for result in results
+    ]
+    return Panel("overview", "Overview", "Overview", parts=(Table("Claims by verdict", columns, rows),))
+
+
 def _lead(result: Result) -> str:
     verdicts = [claim["verdict"] for claim in result["claims"]]
-    told = [f"{verdicts.count(verdict)} {words[2:]}" for verdict, words in SIGNS.items() if verdict in verdicts]
+    told = [_counted(verdicts.count(verdict), verdict) for verdict in SIGNS if verdict in verdicts]
     lead = (
         f"{count(len(verdicts), 'claim')} tested: {', '.join(told)}."
         if verdicts
         else "Measured, with no claim to test."
     )
     return f"{lead} This was the short form; its numbers are rougher." if result["quick"] else lead
+
+
+def _counted(times: int, verdict: str) -> str:
+    return f"{times} {(SINGULARS if times == 1 else PLURALS)[verdict]}"
 
 
 def _claims(claims: Sequence[Result]) -> list[Panel]:
