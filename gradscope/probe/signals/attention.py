@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -129,19 +130,30 @@ def _fused_logits(
         return None
     step = _stride(query.shape[2])
     num_heads = min(MAX_HEADS, query.shape[1])
-    # Grouped queries: query head h reads key head h * (key heads) / (query heads).
-    key_heads = [head * key.shape[1] // query.shape[1] for head in range(num_heads)]
     few_queries = query[:MAX_SAMPLES, :num_heads, ::step].to(torch.float32)
-    few_keys = torch.stack([key[:MAX_SAMPLES, head] for head in key_heads], dim=1).to(torch.float32)
+    few_keys = _keys_of_heads(key, num_heads, query.shape[1]).to(torch.float32)
     logits = few_queries @ few_keys.transpose(-2, -1) * (scale if scale is not None else query.shape[-1] ** -0.5)
     num_queries, num_keys = query.shape[2], key.shape[2]
     if is_causal:
-        rows = torch.arange(0, num_queries, step, device=query.device)[:, None]
-        logits = logits.masked_fill(torch.arange(num_keys, device=query.device) > rows, -math.inf)
+        logits = logits.masked_fill(_later_keys(num_queries, step, num_keys, query.device), -math.inf)
     if attn_mask is not None:
         mask = attn_mask.expand(query.shape[0], query.shape[1], num_queries, num_keys)
         logits = _masked(logits, mask[:MAX_SAMPLES, :num_heads, ::step])
     return logits
+
+
+def _keys_of_heads(key: Tensor, num_heads: int, query_heads: int) -> Tensor:
+    """Return the keys of the first query heads; with grouped ones, head h reads key head h * key heads / query heads."""
+    if key.shape[1] == query_heads:
+        return key[:MAX_SAMPLES, :num_heads]
+    return torch.stack([key[:MAX_SAMPLES, h * key.shape[1] // query_heads] for h in range(num_heads)], dim=1)
+
+
+@lru_cache(maxsize=8)
+def _later_keys(num_queries: int, step: int, num_keys: int, device: torch.device) -> Tensor:
+    """Return which keys come after each of the queries that are looked at."""
+    rows = torch.arange(0, num_queries, step, device=device)[:, None]
+    return torch.arange(num_keys, device=device) > rows
 
 
 def _masked(logits: Tensor, mask: Tensor) -> Tensor:

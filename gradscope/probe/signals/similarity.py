@@ -3,8 +3,8 @@
 Mean off-diagonal cosine of n unit rows u_i from the norm of their sum: (|sum u_i|^2 - sum |u_i|^2) / (n (n - 1)),
 linear in n where the matrix of cosines is quadratic. (Rank collapse: Dong 2021; Noci 2022.)
 
-Cost: default level; about six small kernels on at most 16k elements a call: in the first watched step those of every
-block and every layer of a plain stack, later only those of stations.
+Cost: default level; a copy of at most 16k elements a call, twice, and ten kernels for those of one shape together: in
+the first watched step for every block and every layer of a plain stack, later only for stations.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradscope.probe.signals.gathered import Gathered
 from gradscope.probe.signals.layout import Layout, thinned
-from gradscope.probe.signals.observer import CallKey, Observer, Readings, StepContext, first_tensor
+from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext, first_tensor
 
 MAX_SAMPLES = 16
 """Samples looked at: the mean cosine of 16 rows already averages 120 pairs."""
@@ -25,23 +26,17 @@ MAX_ELEMENTS = 16384
 _SKIPPED_ROLES = frozenset({"dropout", "attention"})
 
 
-def mean_cosine(rows_BTD: Tensor) -> tuple[Tensor, float, float]:
-    """Return what the mean cosine over pairs along axis 1 is made of, averaged over axis 0.
+def mean_cosine(rows_NBTD: Tensor) -> Tensor:
+    """Return the mean cosine over pairs along axis 2, averaged over axis 1, of each of N, as (N, 1) in float64.
 
-    Returns:
-        The device vector (|sum u|, |u|) of norms over everything, and the divisors B and T (T - 1) / T pairs:
-        cosine = (first^2 - second^2) / (B T (T - 1)). Rows of zero norm count as orthogonal to all.
+    Rows of zero norm count as orthogonal to all.
     """
-    unit = rows_BTD.to(torch.float64)
-    unit = unit / torch.linalg.vector_norm(unit, dim=-1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-    norms = torch.stack([torch.linalg.vector_norm(unit.sum(1)), torch.linalg.vector_norm(unit)])
-    num_sets, num_rows = rows_BTD.shape[:2]
-    return norms, float(num_sets), float(num_rows)
-
-
-def cosine_from_norms(numbers: list[float], num_sets: float, num_rows: float) -> float:
-    """Finish ``mean_cosine`` on the host."""
-    return (numbers[0] ** 2 - numbers[1] ** 2) / (num_sets * num_rows * (num_rows - 1))
+    rows = rows_NBTD.to(torch.promote_types(rows_NBTD.dtype, torch.float32))
+    lengths = torch.linalg.vector_norm(rows, dim=-1, keepdim=True, dtype=torch.float64)
+    unit = rows / lengths.clamp_min(torch.finfo(rows.dtype).tiny).to(rows.dtype)
+    summed, own = (torch.linalg.vector_norm(x, dim=(1, 2, 3), dtype=torch.float64) for x in (unit.sum(2, True), unit))
+    num_sets, num_rows = rows.shape[1:3]
+    return ((summed**2 - own**2) / (num_sets * num_rows * (num_rows - 1))).unsqueeze(1)
 
 
 class Similarity(Observer):
@@ -50,7 +45,7 @@ class Similarity(Observer):
     def __init__(self, readings: Readings) -> None:
         super().__init__(readings)
         self._stations: frozenset[tuple[str, int]] | None = None
-        self._seen: list[tuple[str, CallKey, Tensor, float, float]] = []
+        self._rows = {"token_cosine": Gathered(mean_cosine), "sample_cosine": Gathered(mean_cosine)}
         self._layout: Layout | None = None
         self._in_stack: set[str] = set()
 
@@ -66,7 +61,8 @@ class Similarity(Observer):
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
         self._stations = stations
-        self._seen.clear()
+        for rows in self._rows.values():
+            rows.clear()
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:
         """Want what may be a station: blocks, embeddings, and the layers of a plain stack, but no layer in a block."""
@@ -90,13 +86,14 @@ class Similarity(Observer):
                 self._keep("token_cosine", call, tokens)
 
     def _keep(self, metric: str, call: CallKey, rows_BTD: Tensor) -> None:
-        norms, num_sets, num_rows = mean_cosine(rows_BTD)
-        self._seen.append((metric, call, norms, num_sets, num_rows))
+        self._rows[metric].add(Place(call.module, call.call), rows_BTD.detach().clone())
 
     def finish(self, context: StepContext) -> None:  # noqa: D102
-        for metric, call, norms, num_sets, num_rows in self._seen:
-            if context.stations is None or (call.module, call.call) in context.stations:
-                self.readings.add_derived(
-                    metric, call, norms, partial(cosine_from_norms, num_sets=num_sets, num_rows=num_rows)
-                )
-        self._seen.clear()
+        for metric, rows in self._rows.items():
+            rows.finish(self.readings, partial(self._record, metric, context.stations))
+
+    def _record(
+        self, metric: str, stations: frozenset[tuple[str, int]] | None, key: CallKey, numbers: list[float]
+    ) -> None:
+        if stations is None or (key.module, key.call) in stations:
+            self.readings.add(metric, key.module, key.call, numbers[0])
