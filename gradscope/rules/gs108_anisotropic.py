@@ -56,15 +56,12 @@ def _failing_level(facts: Facts, thresholds: Levels) -> float:
     Peri-LN of 12 blocks has 14 at 12 tokens of width 32 and 88 at 16 tokens of width 64. A second sign settles it: a
     gradient that changes along the depth beyond the stream law, or tokens that are alike.
     """
-    if _largest_loss(facts) >= thresholds["decades"]:
-        return thresholds["warn_kappa"]
-    if _lasting_growth(facts) >= thresholds["decades"]:
-        return thresholds["kappa_with_growth" if facts.rescales_gradients else "warn_kappa"]
-    if not _has_tokens(facts):
-        samples = facts.last_cosine("sample_cosine") or 0.0
-        slow = not facts.rescales_gradients and samples >= ALIKE_SAMPLES
-        return thresholds["sgd_kappa" if slow else "kappa"]
-    return thresholds["kappa"] if _tokens_alike(facts) else math.inf
+    if max(_largest_loss(facts), _lasting_growth(facts)) >= thresholds["decades"]:
+        return thresholds["kappa_with_decades" if facts.rescales_gradients else "warn_kappa"]
+    if _has_tokens(facts):
+        return thresholds["kappa"] if _tokens_alike(facts) else math.inf
+    slow = not facts.rescales_gradients and (facts.last_cosine("sample_cosine") or 0.0) >= ALIKE_SAMPLES
+    return thresholds["sgd_kappa"] if slow else math.inf
 
 
 def _tokens_alike(facts: Facts) -> bool:
@@ -131,7 +128,7 @@ all errors arrive as the same few patterns. On 186 training runs κ_J at initial
 than any other number (AUC 0.97, total decades 0.84).""",
     false_positives="""
 κ_J alone does not decide: it is an error together with a gradient that changes by a decade along the depth, together
-with tokens that are alike, or, in networks without tokens, at twice the level. Where the stream changes its size
+with tokens that are alike, or, under plain SGD, with samples that are. Where the stream changes its size
 (strided stages, patch merging) or BatchNorm couples the samples, it does not separate networks that train from
 others, and nothing is reported. The estimate from 16 cotangents is good to about 35 % on one sample and 12 % on
 eight. The levels come from small networks.""",
@@ -161,7 +158,7 @@ RULE = Rule(
     thresholds=(
         levels.FAIL_ANISOTROPY,
         levels.FAIL_ANISOTROPY_SGD,
-        levels.FAIL_ANISOTROPY_WITH_GROWTH,
+        levels.FAIL_ANISOTROPY_WITH_DECADES,
         levels.WARN_ANISOTROPY,
         levels.ANISOTROPY_WITH_DECADES,
     ),

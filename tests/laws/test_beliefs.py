@@ -216,10 +216,10 @@ def test_9_a_masked_row_poisons_values_and_leaves_queries_and_keys_clean() -> No
     torch.manual_seed(4)
     x, keep = torch.randn(4, 5, 8), torch.ones(4, 5, dtype=torch.bool)
     keep[1] = False
-    found = gradscope.inspect(Net(), (x, keep), lambda out, _: classify(out, _))
+    found = gradscope.inspect(Net(), (x, keep), classify)
     assert "GS104" in codes(found)
-    norms = dict(zip(found.recording.tables["parameters"]["name"], found.recording.tables["parameter_stats"]["grad_norm"],
-                     strict=False))  # fmt: skip
+    tables = found.recording.tables
+    norms = dict(zip(tables["parameters"]["name"], tables["parameter_stats"]["grad_norm"], strict=False))
     assert math.isnan(norms["t.weight"])
     assert math.isfinite(norms["r.weight"])
     assert math.isfinite(norms["s.weight"])

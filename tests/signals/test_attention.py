@@ -106,6 +106,13 @@ def test_a_softmax_that_is_no_attention_is_left_alone() -> None:
     assert watch(router, lambda: router(x), roles={"attn": "attention"}).has("attention_entropy", "attn")
 
 
+def test_a_softmax_of_a_product_is_an_attention_whatever_it_is_called() -> None:
+    x = torch.randn(4, 6, 8, requires_grad=True)
+    keep = torch.ones(6, 6, dtype=torch.bool).tril()
+    unnamed = Attend(lambda x: ((x @ x.mT) / 8**0.5 + 1.0).masked_fill(~keep, -math.inf).softmax(-1))
+    assert watch(unnamed, lambda: unnamed(x)).has("attention_entropy", "attn")
+
+
 def test_rows_with_one_visible_key_have_no_entropy() -> None:
     q, k, v = qkv()
     model = Attend(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=torch.eye(T, dtype=torch.bool)))

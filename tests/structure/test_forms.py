@@ -174,6 +174,24 @@ def test_encoder_layer_of_torch(norm_first: bool) -> None:
     assert structure.sites[0].name == "1.layers.0 + self_attn"
 
 
+def test_a_helper_that_gates_each_branch_of_a_block_is_no_loop_over_time() -> None:
+    class Helped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList(branch() for _ in range(2))
+            self.gates = nn.ModuleList(nn.Linear(D, D) for _ in range(2))
+
+        def join(self, x: torch.Tensor, number: int) -> torch.Tensor:
+            gate = torch.sigmoid(self.gates[number](x))
+            return gate * x + (1 - gate) * self.parts[number](x)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.join(self.join(x, 0), 1)
+
+    structure = structure_of(nn.Sequential(nn.Linear(5, D), Helped(), Helped()), torch.randn(4, 8, 5))
+    assert [site.kind for site in structure.sites if site.counted] == ["gated"] * 4
+
+
 def test_groups_of_parallel_branches() -> None:
     model = nn.Sequential(nn.Linear(5, D), *[Block(lambda m, x: x + m.f(x) + m.g(x)) for _ in range(2)])
     sites = structure_of(model, torch.randn(4, 8, 5)).sites

@@ -32,6 +32,12 @@ _SDPA = F.scaled_dot_product_attention
 _MHA = F.multi_head_attention_forward
 _SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
 _ATTENTION_ROLE = "attention"
+_PRODUCTS = frozenset({"Bmm", "Baddbmm"})
+_SCALED_OR_MASKED = frozenset(
+    {"Mul", "Div", "Add", "Sub", "MaskedFill", "Where", "View", "UnsafeView", "ReshapeAlias", "ToCopy", "Clone", "Tanh"}
+)
+_MOST_NODES = 24
+"""Nodes looked at between a softmax and the product in front of it."""
 
 
 class Attention(Observer):
@@ -71,7 +77,7 @@ class Attention(Observer):
             return None
         if logits.dim() == _ROWS:
             return logits[:MAX_SAMPLES, :MAX_HEADS, :: _stride(logits.shape[2])]
-        if logits.dim() == _ROWS - 1 and self._inside_attention(call.module):
+        if logits.dim() == _ROWS - 1 and (self._inside_attention(call.module) or _is_product(logits)):
             return logits[: MAX_SAMPLES * MAX_HEADS, :: _stride(logits.shape[1])]
         return None
 
@@ -91,6 +97,20 @@ class Attention(Observer):
             if entropies:
                 self.readings.add("attention_entropy", key.module, key.call, min(entropies))
             self.readings.add("attention_logit_max", key.module, key.call, max(peak for _, peak in pairs))
+
+
+def _is_product(logits: Tensor) -> bool:
+    """Whether logits are a product of two batches of matrices, scaled and masked at most: queries times keys."""
+    queue = [logits.grad_fn]
+    for node in queue:
+        if node is None:
+            continue
+        name = node.name().rstrip("0123456789").removesuffix("Backward")
+        if name in _PRODUCTS:
+            return True
+        if name in _SCALED_OR_MASKED and len(queue) < _MOST_NODES:
+            queue += [source for source, _ in node.next_functions]
+    return False
 
 
 def _copied_rows(logits: Tensor) -> Tensor:

@@ -44,8 +44,12 @@ def _place(addition: Addition) -> Place:
 
 
 def _gated(loop: list[Site]) -> bool:
+    """Tell whether the same weights mix an old state with a new one again and again.
+
+    A helper that a block calls for each of its branches is the same line too, but with other weights.
+    """
     gated = [site for site in loop if site.kind == "gated" and site.residual is not None and site.residual.link.gates]
-    return len(gated) == len(loop) > 1
+    return len(gated) == len(loop) > 1 and len({frozenset(site.branches) for site in loop}) == 1
 
 
 def _reads_on(loop: list[Site]) -> bool:
