@@ -20,7 +20,7 @@ from gradscope.errors import EXIT_CLEAN, ConfigError
 from gradscope.report.console import rendered
 from gradscope.report.names import visible
 from gradscope.report.terminal.layout import SEVERITY_STYLES, draw_note
-from gradscope.rules.rule import Rule
+from gradscope.rules.kind import Rule
 
 HELP = """
 Explain a rule: what it measures, why it matters, when it is wrong, and what to do.

@@ -18,7 +18,7 @@ from gradscope.errors import EXIT_CLEAN
 from gradscope.report.console import rendered
 from gradscope.report.rulebook import ALL_RULES
 from gradscope.report.terminal.layout import SEVERITY_STYLES, draw_note, draw_title
-from gradscope.rules.rule import Rule
+from gradscope.rules.kind import Rule
 
 HELP = """
 List all rules by family.

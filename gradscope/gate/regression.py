@@ -12,7 +12,7 @@ from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.record import Recording
 from gradscope.rules.finding import Finding, Severity
-from gradscope.rules.rule import Rule, RuleDoc, Threshold
+from gradscope.rules.kind import Rule, RuleDoc, Threshold
 
 TOLERANCE = Threshold(
     "decades", 0.5, "decades (log10) since the saved run", "judgement",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.report.rulebook import ALL_RULES
-from gradscope.rules.rule import Rule
+from gradscope.rules.kind import Rule
 
 FAMILIES = {
     "GS1": "Flow", "GS2": "Residual", "GS3": "Signal", "GS4": "Precision", "GS5": "Updates", "GS6": "Set-up",

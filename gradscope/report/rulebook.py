@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradscope.gate.regression import RULE as REGRESSION
+from gradscope.rules.kind import Rule
 from gradscope.rules.registry import RULES
-from gradscope.rules.rule import Rule
 
 ALL_RULES: tuple[Rule, ...] = (*RULES, REGRESSION)
 """Every code a finding can carry: the rules of one recording, and the gate's comparison of two."""

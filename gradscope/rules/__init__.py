@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gradscope.rules.finding import Diagnosis, Finding, Severity, Value, Verdict
+    from gradscope.rules.kind import Rule, RuleDoc, Threshold
     from gradscope.rules.registry import RULES, rule
-    from gradscope.rules.rule import Rule, RuleDoc, Threshold
     from gradscope.rules.verdict import diagnose
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Diagnosis", "Finding", "Severity", "Value", "Verdict"), "finding"),
     **dict.fromkeys(("RULES", "rule"), "registry"),
-    **dict.fromkeys(("Rule", "RuleDoc", "Threshold"), "rule"),
+    **dict.fromkeys(("Rule", "RuleDoc", "Threshold"), "kind"),
     "diagnose": "verdict",
 }
 

@@ -10,9 +10,9 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting
 from gradscope.rules.numbers import count, factor, signed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 ZERO_START_DECADES = 3.5
 """Decades (log10) already lost before the gradient becomes exactly zero, to call that zero an end of vanishing. Below

@@ -11,9 +11,9 @@ from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, levels_in_force, when
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting
 from gradscope.rules.numbers import count, factor, signed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:

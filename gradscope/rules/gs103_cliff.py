@@ -8,8 +8,8 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at, station_module
 from gradscope.rules.finding import Finding
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import factor, signed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 LEAST_SPREAD_DECADES = 0.02
 """Floor of the spread (decades, log10): seed-to-seed spread of a well-behaved block, so that a perfectly regular stack

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gradscope.metrics.facts import Facts
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs401_underflow import flushed_regions
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 OUTSIDE_CALL = -1
 """The number of the call of an event outside of every module call: in the loss."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.silence import Region, closed_doors, regions, states
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 MOST_PLACES = 5
 """Findings (count) printed for separate dead places; the last one says how many more there are."""

@@ -8,8 +8,8 @@ from gradscope.metrics.facts import Event, Facts
 from gradscope.metrics.silence import covering_modules
 from gradscope.metrics.weights import Parameter
 from gradscope.rules.finding import Finding
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 LEFT_OUT = "…"
 """How the detail of a cut ends when it affects more parameters than it names."""

@@ -9,8 +9,8 @@ from gradscope.metrics.time import TimeProfile
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, factor, signed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:

@@ -9,8 +9,8 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import depth_culprit, finding_at, station_module, surroundings
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting, size_is_fatal
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 ALIKE_SAMPLES = 0.975
 """Mean cosine between samples above which plain SGD needs more directions than Adam: ReLU networks that failed under it

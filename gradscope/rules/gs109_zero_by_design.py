@@ -9,8 +9,8 @@ from gradscope.metrics.silence import closed_doors, covering_modules, states
 from gradscope.metrics.weights import Parameter
 from gradscope.rules.culprit import common_module
 from gradscope.rules.finding import Finding
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:

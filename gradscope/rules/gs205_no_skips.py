@@ -8,8 +8,8 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import depth_culprit, finding_at, station_module
 from gradscope.rules.finding import Finding
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:

@@ -9,7 +9,7 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at, surroundings
 from gradscope.rules.finding import Finding, Severity
-from gradscope.rules.rule import Levels, Rule, RuleDoc
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 
 FEWEST_NUMBERS = 8
 """Numbers per sample (count) below which samples are alike by necessity: two single numbers have a cosine of 1 "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.finding import Finding
-from gradscope.rules.rule import Levels, Rule, RuleDoc
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.units import worst_units
 
 

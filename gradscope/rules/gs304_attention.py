@@ -8,7 +8,7 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding
-from gradscope.rules.rule import Levels, Rule, RuleDoc
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 
 METRICS = ("attention_entropy", "attention_logit_max")
 

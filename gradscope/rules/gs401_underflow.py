@@ -16,8 +16,8 @@ from gradscope.metrics.silence import Region, regions, states
 from gradscope.rules import levels
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 FLOAT16_LOWEST_LOG2 = -24
 """log2 of float16's smallest subnormal, the lowest magnitude that can be seen in a float16 gradient."""

@@ -9,7 +9,7 @@ from gradscope.metrics.facts import Facts
 from gradscope.metrics.precision import FLOAT16_MAX
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding, Severity
-from gradscope.rules.rule import Levels, Rule, RuleDoc, Threshold
+from gradscope.rules.kind import Levels, Rule, RuleDoc, Threshold
 
 HEADROOM = Threshold(
     "headroom", 4.0, "factor between the largest float16 activation and 65504", "judgement: training moves "

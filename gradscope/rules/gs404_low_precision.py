@@ -9,8 +9,8 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 ERROR_PER_ADDITION = {"bfloat16": 1.2e-3, "float16": 1.5e-4}
 """Relative rounding error of a stream per square root of the number of additions (measured 0.62, 1.2 and 2.3 % after

@@ -10,7 +10,7 @@ from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs101_vanishing import lost_decades
-from gradscope.rules.rule import Levels, Rule, RuleDoc
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 
 STARVED = ("query", "key")
 """Roles whose small gradients GS305 names with their cause."""

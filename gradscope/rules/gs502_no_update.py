@@ -11,8 +11,8 @@ from gradscope.metrics.weights import Parameter, adam_damping, rms
 from gradscope.rules import levels
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 from gradscope.rules.updates import updates_at_last_step
 
 ALL_DAMPED = 1e-3

@@ -8,8 +8,8 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 ONE = 1
 """Values (count) of which mean and variance leave nothing: the output is the norm's bias whatever the input."""

@@ -9,8 +9,8 @@ from gradscope.metrics.silence import covering_modules
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs106_disconnected import disconnected, unreached
+from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-from gradscope.rules.rule import Levels, Rule, RuleDoc
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:

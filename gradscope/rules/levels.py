@@ -7,7 +7,7 @@ for longer (benchmarks/calibration); JUDGED levels are the range that practition
 
 from __future__ import annotations
 
-from gradscope.rules.rule import Threshold
+from gradscope.rules.kind import Threshold
 
 MEASURED = "calibration on 102 MLPs and 83 Transformers, each trained under SGD or Adam"
 CALIBRATED = "calibration on built-in variants, each trained to the end (benchmarks/calibration)"

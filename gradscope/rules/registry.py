@@ -40,7 +40,7 @@ from gradscope.rules import (
     gs603_unused,
     gs604_synthetic,
 )
-from gradscope.rules.rule import Rule
+from gradscope.rules.kind import Rule
 
 MODULES = (
     gs101_vanishing,
