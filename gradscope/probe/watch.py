@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 from types import TracebackType
+from typing import get_args
 
 from torch import nn
 
@@ -55,6 +56,10 @@ def watch(model: nn.Module, every: int = 100, *, level: Level = "default", root:
         level: params, default or deep.
         root: The folder source files are shown relative to; the current one by default.
 
+    Raises:
+        TypeError: `model` is no module.
+        ValueError: `every` or `level` is out of range.
+
     Example:
         >>> import torch
         >>> model = torch.nn.Linear(2, 1)
@@ -67,8 +72,12 @@ def watch(model: nn.Module, every: int = 100, *, level: Level = "default", root:
         >>> scope.recording.watched_steps
         [0, 2]
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"watch takes an nn.Module, not a {type(model).__name__}")
     if every < 1:
         raise ValueError(f"every={every}: it has to be at least 1")
+    if level not in get_args(Level):
+        raise ValueError(f"level={level!r}: it has to be one of {', '.join(get_args(Level))}")
     frame = inspect.currentframe()
     caller = frame.f_back if frame is not None else None
     name = Path(caller.f_code.co_filename).name if caller is not None else "a loop"

@@ -227,3 +227,36 @@ def test_residual_sites_are_found_in_a_loop():
     assert [row["module"] for row in recording.rows("sites")] == ["1", "2"]
     assert recording.num_rows("site_stats") == 4
     assert all(row["branch_grad_norm"] > 0 for row in recording.rows("site_stats"))
+
+
+def test_arguments_that_make_no_sense():
+    with pytest.raises(TypeError, match="not a str"):
+        watch("model")
+    with pytest.raises(ValueError, match="at least 1"):
+        watch(net(), every=0)
+    with pytest.raises(ValueError, match="params, default, deep"):
+        watch(net(), level="loud")
+
+
+def test_scope_is_used_again_and_nests():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        model(batches(1)[0]).sum().backward()
+        optimizer.step()
+
+    outer, inner = watch(model, every=1), watch(model, every=2)
+    with outer:
+        step()
+        with inner:
+            for _ in range(3):
+                step()
+        step()
+    with inner:
+        step()
+        step()
+    assert outer.recording.watched_steps == [0, 1, 2, 3, 4]
+    assert inner.recording.watched_steps == [0, 2, 4]
+    assert nothing_attached()
