@@ -10,7 +10,7 @@ from tests.probe.scripting import SCRIPTS, bare, python, watched
 
 ODD = {
     "by_autograd_grad": {"net"}, "closure": {"net"}, "target_network": {"policy"}, "penalty": {"maker", "critic"},
-    "sharpness": {"net"}, "keeps_itself": {"net"}, "torchrun": {"model"},
+    "sharpness": {"net"}, "keeps_itself": {"net"}, "torchrun": {"model"}, "modes": {"net"},
 }  # fmt: skip
 """Scripts in `odd`, each with a loop of an unusual kind, and the models they train."""
 MODELS = {
@@ -53,6 +53,14 @@ def test_steps_of_a_closure_are_those_of_its_optimizer(tmp_path):
     printed = [float(line.split()[1]) for line in done.stdout.splitlines()]
     assert recordings["net"].tables["steps"]["loss"] == printed
     assert len(printed) == 4
+
+
+def test_thread_of_the_script_is_stopped_without_a_word(tmp_path):
+    done, recordings, outcome = watched(tmp_path, "modes.py", cwd=SCRIPTS / "odd", num_steps=4)
+    assert outcome == [True, False]
+    assert "Traceback" not in done.stderr
+    assert done.stdout.splitlines()[-1] == "torch.float64 cpu"
+    assert recordings["net"].watched_steps == [0, 1, 2, 3]
 
 
 def test_gradients_that_are_returned_are_recorded(tmp_path):

@@ -41,7 +41,7 @@ class _Forward:
         """Run it again."""
         self.random_state.restore()
         device, enabled, dtype = self.autocast
-        with torch.autocast(device, dtype, enabled=enabled):
+        with torch._C._EnableTorchFunction(), torch.autocast(device, dtype, enabled=enabled):
             # Straight to the module inside: the wrapper would wait for a backward that fills `.grad`.
             wrapped = isinstance(self.module, nn.parallel.DistributedDataParallel)
             module: nn.Module = self.module.module if wrapped else self.module  # type: ignore[assignment]

@@ -19,7 +19,7 @@ from torch import nn
 from gradscope.probe.faults.switches import told_of_switches
 from gradscope.probe.watching.calls import Call, CallTracker
 from gradscope.probe.watching.eager import eagerly
-from gradscope.probe.watching.modes import LingeringMode
+from gradscope.probe.watching.modes import Function, LingeringMode, shielded
 from gradscope.probe.watching.source import user_frame
 from gradscope.probe.watching.tensors import inside_transform, tensors_in
 
@@ -103,13 +103,15 @@ class CutFinder(LingeringMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
         name = _name(func)
         if not self.awake or name in _LOOKS or inside_transform():
-            return func(*args, **kwargs)
+            return func(*args, **kwargs or {})
+        return shielded(lambda call: self._look(name, call, args, kwargs or {}), func)
+
+    def _look(self, name: str, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = list(tensors_in((args, kwargs), attributes=False))
         sources = [(id(tensor), tensor.grad_fn) for tensor in inputs if tensor.requires_grad]  # before detach_ acts
-        result = func(*args, **kwargs)
+        result = call(*args, **kwargs)
         taints = set().union(*map(self._taint_of, inputs))
         outputs = list(tensors_in(result, attributes=False))
         if sources and (name in _TO_NUMBERS or (outputs and not any(tensor.requires_grad for tensor in outputs))):

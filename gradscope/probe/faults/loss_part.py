@@ -15,7 +15,7 @@ import torch
 
 from gradscope.probe.faults.births import OUTSIDE_CALL, Birth, plain_name, worst_number
 from gradscope.probe.watching.calls import Call, CallTracker
-from gradscope.probe.watching.modes import LingeringMode
+from gradscope.probe.watching.modes import Function, LingeringMode, shielded
 from gradscope.probe.watching.outputs import Output, Outputs
 from gradscope.probe.watching.rows import Handle, Rows
 from gradscope.probe.watching.source import user_frame
@@ -70,15 +70,16 @@ class LossPart(LingeringMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
         elsewhere = not self.awake or self._tracker.stack or torch._C._current_graph_task_id() != -1
         if elsewhere or inside_transform() or not torch.is_grad_enabled():
-            return func(*args, **kwargs)
+            return func(*args, **kwargs or {})
+        return shielded(lambda call: self._look(func, call, args, kwargs or {}), func)
+
+    def _look(self, func: Function, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
-        before = self._given(name, args, kwargs) if name.endswith("_") else None  # in place: soon overwritten
-        result = func(*args, **kwargs)
-        with torch._C.DisableTorchFunction():
-            self._note(name, args, kwargs, result, before)
+        before = self._given(args, kwargs) if name.endswith("_") else None  # in place: soon overwritten
+        result = call(*args, **kwargs)
+        self._note(name, args, kwargs, result, before)
         if func in self.functions and self.on_function is not None:
             self.on_function(func, args, kwargs, result)
         return result
@@ -105,7 +106,7 @@ class LossPart(LingeringMode):
     def _note(self, name: str, args: Any, kwargs: Any, result: Any, before: tuple[_Given, ...] | None) -> None:
         if len(self._functions) == _MOST_FUNCTIONS or not _has_gradient(result):
             return
-        given = before if before is not None else self._given(name, args, kwargs)
+        given = before if before is not None else self._given(args, kwargs)
         call = Call("", len(self._functions), None)
         self.outputs.add(call, result)
         output = self.outputs.main(call)
@@ -113,13 +114,12 @@ class LossPart(LingeringMode):
             constants = worst_number((args, kwargs), tensors=False)
             self._functions.append(_Function(name, *user_frame(), given, constants, output))
 
-    def _given(self, name: str, args: Any, kwargs: Any) -> tuple[_Given, ...]:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            return tuple(
-                _Given(self._rows.norm(tensor), self.outputs.find(tensor) or self._of_model.find(tensor))
-                for tensor in tensors_in((args, kwargs), attributes=False)
-                if tensor.is_floating_point() or tensor.is_complex()
-            )
+    def _given(self, args: Any, kwargs: Any) -> tuple[_Given, ...]:
+        return tuple(
+            _Given(self._rows.norm(tensor), self.outputs.find(tensor) or self._of_model.find(tensor))
+            for tensor in tensors_in((args, kwargs), attributes=False)
+            if tensor.is_floating_point() or tensor.is_complex()
+        )
 
 
 def _has_gradient(result: Any) -> bool:

@@ -102,6 +102,7 @@ class Discovery(OptimizerListener):
 
     def _follow(self, module: nn.Module) -> None:
         model = model_around(module)
+        self._swallow(model)
         self._learn(model)
         self._learn(module)
         session = Session(model, self._level, self._root, guest=True)
@@ -110,6 +111,14 @@ class Discovery(OptimizerListener):
         follower.start()
         if self._level == "params":  # a compiled model must not come to see our way of looking at calls
             calls.dismiss(self._noticed)
+
+    def _swallow(self, model: nn.Module) -> None:
+        """Let go of parts of a model that ran alone while it was made, such as the parametrization of a weight."""
+        parts = {id(part) for part in model.modules()}
+        for name, follower in list(self.followers.items()):
+            if id(follower.session.model) in parts and not (follower.number or follower.touched):
+                follower.stop()
+                del self.followers[name]
 
     def _step_ended(self, follower: Follower, number: int) -> None:
         if number == 0 and self._all_have_optimizers():

@@ -8,6 +8,7 @@ import io
 import os
 import runpy
 import sys
+import threading
 import traceback
 import zipfile
 from collections.abc import Iterator
@@ -135,7 +136,8 @@ class _Run:
             return
         self._calls_after += 1
         if self._calls_after > _MOST_CALLS_AFTER or (torch.is_grad_enabled() and self.discovery.follows(module)):
-            raise _StopScript
+            # A thread of the script's ends without a word at a SystemExit, and at no other exception.
+            raise _StopScript if threading.current_thread() is threading.main_thread() else SystemExit
 
     def _recordings(self, partial: bool) -> dict[str, Recording]:
         found = {}

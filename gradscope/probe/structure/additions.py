@@ -24,6 +24,7 @@ from gradscope.probe.structure.operations import operation
 from gradscope.probe.structure.places import Span
 from gradscope.probe.structure.summands import as_added, is_number, tensors_among, terms_in
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
+from gradscope.probe.watching.modes import Function, shielded
 from gradscope.probe.watching.rows import Rows
 from gradscope.probe.watching.tensors import edge_of, inside_transform
 
@@ -110,18 +111,20 @@ class AdditionRecorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        return shielded(lambda call: self._look(func, call, args, kwargs or {}), func)
+
+    def _look(self, func: Function, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name: str = getattr(func, "__name__", "")
         if name not in SUMS:
-            result = func(*args, **kwargs)
+            result = call(*args, **kwargs)
             if isinstance(result, torch.Tensor | tuple | list) and type(result) is not torch.Size:
                 self._note(name, args, kwargs, result)
             if func in self.functions and self.on_function is not None:
                 self.on_function(func, args, kwargs, result)
             return result
         if inside_transform() or torch._C._current_graph_task_id() != -1:
-            return func(*args, **kwargs)
-        return self._sum(func, name, args, kwargs)
+            return call(*args, **kwargs)
+        return self._sum(call, name, args, kwargs)
 
     def __enter__(self) -> Any:
         self._calls.listeners.append(self._listener)
@@ -143,7 +146,7 @@ class AdditionRecorder(TorchFunctionMode):
 
     # Sums ------------------------------------------------------------------------------------------------------------
 
-    def _sum(self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _sum(self, call: Function, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         addition = self._begin(name)
         terms = terms_in(name, args, kwargs)
         wanted = self._rows is not None and len(terms) > 1 and self._wants(addition.key, terms)
@@ -152,7 +155,7 @@ class AdditionRecorder(TorchFunctionMode):
         if wanted and name.endswith("_"):  # in place: the first term is about to be overwritten
             addition.terms = self._norms(name, terms, args, kwargs)
         raw = [(i, self._trace(term)) for i, term in enumerate(terms) if not term.requires_grad and is_number(term)]
-        result = func(*args, **kwargs)
+        result = call(*args, **kwargs)
         if not isinstance(result, torch.Tensor):
             return result
         if wanted and self._rows is not None:

@@ -319,8 +319,10 @@ _STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
 
 
 def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    for sentinel in _sentinels:
-        sentinel(self)
+    if _sentinels:
+        with torch._C.DisableTorchFunction():  # what they ask of parameters is no business of a mode of the user's
+            for sentinel in _sentinels:
+                sentinel(self)
     opened: list[tuple[CallTracker, Call]] = []
     if _active:
         with torch._C.DisableTorchFunction():

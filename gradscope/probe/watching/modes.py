@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+Function = Callable[..., Any]
+
+
+def shielded(look: Callable[[Function], Any], func: Function) -> Any:
+    """Run a mode's own look at a call so that no other mode on the stack comes to see what it asks of tensors.
+
+    Args:
+        look: Is given what to call in place of the function; the other modes do see that call.
+        func: The function.
+    """
+    if not torch._C._len_torch_function_stack():
+        return look(func)
+
+    def seen_by_others(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._EnableTorchFunction():
+            return func(*args, **kwargs)
+
+    with torch._C.DisableTorchFunction():
+        return look(seen_by_others)
 
 
 class LingeringMode(TorchFunctionMode):
