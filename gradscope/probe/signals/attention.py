@@ -163,7 +163,7 @@ def _fused_logits(
 
 
 def _keys_of_heads(key: Tensor, num_heads: int, query_heads: int) -> Tensor:
-    """Return the keys of the first query heads; with grouped ones, head h reads key head h * key heads / query heads."""
+    """Return the keys of the first query heads; grouped, head h reads key head h * (key heads) / (query heads)."""
     if key.shape[1] == query_heads:
         return key[:MAX_SAMPLES, :num_heads]
     return torch.stack([key[:MAX_SAMPLES, h * key.shape[1] // query_heads] for h in range(num_heads)], dim=1)

@@ -36,7 +36,8 @@ def mean_cosine(rows_NBTD: Tensor) -> Tensor:
     unit = rows / lengths.clamp_min(torch.finfo(rows.dtype).tiny).to(rows.dtype)
     summed, own = (torch.linalg.vector_norm(x, dim=(1, 2, 3), dtype=torch.float64) for x in (unit.sum(2, True), unit))
     num_sets, num_rows = rows.shape[1:3]
-    return ((summed**2 - own**2) / (num_sets * num_rows * (num_rows - 1))).unsqueeze(1)
+    cosines: Tensor = (summed**2 - own**2) / (num_sets * num_rows * (num_rows - 1))
+    return cosines.unsqueeze(1)
 
 
 class Similarity(Observer):
