@@ -16,6 +16,10 @@ OUTSIDE_CALL = -1
 """The number of the call of an event outside of every module call: in the loss."""
 
 
+PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "addmv", "mv", "dot", "matmul", "linear", "convolution"})
+"""Operations on whole layers: what overflows there has been growing, and was not made by the operation."""
+
+
 @dataclass(frozen=True)
 class Birth:
     """Where the first non-finite number was seen."""
@@ -84,15 +88,28 @@ def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | Non
         return f"The loss is not finite{when} although every watched activation is: it is born in the loss function."
     loss = " The loss is not finite." if bad_loss is not None else " The loss is finite, so it would not show there."
     if birth.op == "parameter":
-        by = f"after the update before step {birth.step}" if birth.made_by_update else "before the first step"
+        by = _when_updated(facts, birth) if birth.made_by_update else "before the first step"
         return f"The weights of {place} are not finite {by} ({birth.detail or 'no detail'}).{loss}"
     verb = {"forward": "the forward pass", "backward": "the backward pass"}[birth.direction]
     lands = f"; it lands in the gradients of {count(len(hit), 'parameter')} ({listed(hit)})" if hit else ""
     return f"A NaN or infinity is born in {place}{operation} in {verb}{when}{lands}.{loss}"
 
 
+def _when_updated(facts: Facts, birth: Birth) -> str:
+    """Say after which updates weights were no longer finite: all of those since the step that was watched before."""
+    before = max((step for step in facts.steps if step < (birth.step or 0)), default=0)
+    if birth.step == before + 1:
+        return f"after the update before step {birth.step}"
+    return f"after one of the updates between the watched steps {before} and {birth.step}"
+
+
 def _advice(birth: Birth) -> str:
     text = (birth.op or "").lower()
+    if birth.step and text in PRODUCTS and (birth.detail or "").startswith("inf came out of finite"):
+        return (
+            "A product of finite numbers is beyond the dtype's range: weights or activations have grown over the steps "
+            "before. Lower the learning rate, warm it up, or clip the gradient."
+        )
     if birth.made_by_update:
         return (
             "Lower the learning rate or clip the gradient. In float16 Adam divides by an epsilon of 1e-8 that "

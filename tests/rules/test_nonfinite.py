@@ -55,3 +55,29 @@ def test_a_loss_that_is_nan_alone_is_blamed_on_the_loss_function():
 
 def test_finite_numbers_give_nothing():
     assert not [f for f in diagnose(stack(4)).findings if f.code == "GS104"]
+
+
+def born(**event):
+    recording = copied(poisoned())
+    add(recording.tables["events"], **{"kind": "nonfinite_forward", "module": "", "call": 0, "step": 0, **event})
+    return finding(recording)
+
+
+def test_a_birth_after_the_model_has_returned_is_the_losss():
+    found = born(call=-1, op="log", file="train.py", line=12)
+    assert "born in the loss, after the model has returned, by log" in found.message
+    assert (found.call, found.file, found.line) == (0, "train.py", 12)
+
+
+def test_weights_that_went_wrong_between_watched_steps():
+    steps = poisoned().tables["steps"]["step"]
+    found = born(step=steps[-1], op="parameter", module="layers.0.fc")
+    assert f"between the watched steps {steps[-2]} and {steps[-1]}" in found.message
+    assert "learning rate" in found.advice
+
+
+def test_a_product_that_overflows_after_some_steps_has_been_growing():
+    last = poisoned().tables["steps"]["step"][-1]
+    grown = born(step=last, op="addmm", detail="inf came out of finite inputs (output 8x2)")
+    assert "Lower the learning rate" in grown.advice
+    assert "Lower the learning rate" not in born(step=0, op="addmm", detail="inf came out of finite inputs").advice
