@@ -228,3 +228,11 @@ def test_one_head_for_maps_of_several_sizes_is_not_time():
 
 def test_two_calls_are_weight_sharing_not_time():
     assert not found(recurrent(-18, calls=2), "GS107")
+
+
+def test_a_softmax_over_the_batch_is_a_risk():
+    recording = observing("attention_softmax_axis", {"layers.2": 0.0, "layers.3": 0.0})
+    (finding,) = found(recording, "GS307")
+    assert (finding.severity, finding.module) == ("warning", "layers.2")
+    assert "samples of the batch" in finding.message
+    assert diagnose(recording).verdict == "at-risk"

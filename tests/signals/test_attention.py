@@ -113,6 +113,21 @@ def test_a_softmax_of_a_product_is_an_attention_whatever_it_is_called() -> None:
     assert watch(unnamed, lambda: unnamed(x)).has("attention_entropy", "attn")
 
 
+@pytest.mark.parametrize(("softmax", "axis"), [
+    (lambda scores: torch.softmax(scores, 0), 0.0),
+    (lambda scores: torch.softmax(scores[None], 1), 1.0),
+    (lambda scores: torch.softmax(scores, -1), None),
+    (lambda scores: torch.softmax(scores.mT, -2).mT, None),
+])
+def test_a_softmax_over_samples_or_heads_is_told(softmax, axis) -> None:
+    x = torch.randn(4, 6, 8, requires_grad=True)
+    model = Attend(lambda x: softmax(x @ x.mT))
+    seen = watch(model, lambda: model(x))
+    assert seen.has("attention_softmax_axis", "attn") is (axis is not None)
+    if axis is not None:
+        assert seen("attention_softmax_axis", "attn") == axis
+
+
 def test_rows_with_one_visible_key_have_no_entropy() -> None:
     q, k, v = qkv()
     model = Attend(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=torch.eye(T, dtype=torch.bool)))

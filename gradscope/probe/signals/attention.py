@@ -33,15 +33,16 @@ _MHA = F.multi_head_attention_forward
 _SOFTMAX = frozenset({F.softmax, torch.softmax, Tensor.softmax, torch.special.softmax})
 _ATTENTION_ROLE = "attention"
 _PRODUCTS = frozenset({"Bmm", "Baddbmm"})
-_SCALED_OR_MASKED = frozenset(
-    {"Mul", "Div", "Add", "Sub", "MaskedFill", "Where", "View", "UnsafeView", "ReshapeAlias", "ToCopy", "Clone", "Tanh"}
-)
+_SCALED_OR_MASKED = frozenset({
+    "Mul", "Div", "Add", "Sub", "MaskedFill", "Where", "View", "UnsafeView", "ReshapeAlias", "ToCopy", "Clone", "Tanh",
+    "Unsqueeze", "Expand", "Slice",
+})  # fmt: skip
 _MOST_NODES = 24
 """Nodes looked at between a softmax and the product in front of it."""
 
 
 class Attention(Observer):
-    """attention_entropy and attention_logit_max of every attention call."""
+    """attention_entropy and attention_logit_max of every attention call, attention_softmax_axis of misled ones."""
 
     functions = _SOFTMAX | {_SDPA, _MHA}
 
@@ -49,9 +50,11 @@ class Attention(Observer):
         super().__init__(readings)
         self._attention_modules: set[str] = set()
         self._logits = Gathered(entropy_and_peak)
+        self._axes: dict[CallKey, int] = {}
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
         self._logits.clear()
+        self._axes.clear()
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
         if role == _ATTENTION_ROLE:
@@ -73,7 +76,12 @@ class Attention(Observer):
     def _plain_logits(self, call: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         logits = args[0] if args else kwargs.get("input")
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if not isinstance(logits, Tensor) or not isinstance(dim, int) or dim not in (-1, logits.dim() - 1):
+        if not isinstance(logits, Tensor) or not isinstance(dim, int | None):
+            return None
+        axis = _axis(logits, dim)
+        if axis != logits.dim() - 1:
+            if axis < logits.dim() - 2 and _is_product(logits):
+                self._axes[call] = axis
             return None
         if logits.dim() == _ROWS:
             return logits[:MAX_SAMPLES, :MAX_HEADS, :: _stride(logits.shape[2])]
@@ -92,11 +100,20 @@ class Attention(Observer):
 
     def _record(self, found: dict[CallKey, list[list[float]]]) -> None:
         """Write down the worst of the attentions inside each module call."""
+        for key, axis in self._axes.items():
+            self.readings.add("attention_softmax_axis", key.module, key.call, float(axis))
         for key, pairs in found.items():
             entropies = [entropy for entropy, _ in pairs if not math.isnan(entropy)]
             if entropies:
                 self.readings.add("attention_entropy", key.module, key.call, min(entropies))
             self.readings.add("attention_logit_max", key.module, key.call, max(peak for _, peak in pairs))
+
+
+def _axis(logits: Tensor, dim: int | None) -> int:
+    """Return the axis a softmax runs over, from 0; left out it is what `torch.nn.functional.softmax` falls back to."""
+    if dim is None:
+        return 0 if logits.dim() in (0, 1, 3) else 1
+    return dim % max(1, logits.dim())
 
 
 def _is_product(logits: Tensor) -> bool:
