@@ -250,3 +250,18 @@ def test_entry_points_are_listed_as_targets(write):
     assert [(item.target, item.kind, item.needs) for item in listed] == [
         ("hub:repo:small", "entry", ()), ("hub:repo:wide", "entry", ("width",))
     ]  # fmt: skip
+
+
+def test_a_forward_that_returns_nothing_is_told_so(write):
+    code = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 2)
+            def forward(self, x):
+                self.lin(x)
+        def model(): return Net()
+    """
+    error = failing(write(code), InputsError)
+    assert "returned no tensor" in error.what
+    assert "return" in error.hint

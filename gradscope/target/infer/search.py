@@ -144,6 +144,8 @@ class _Search:
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         )
         self.failures: list[tuple[Candidate, str]] = []
+        self._silent: Candidate | None = None
+        """What the forward ran with, and returned nothing."""
         self._guessed: list[_Entry] = []
         self._learnt: list[_Entry] = []
         self._seen: set[Candidate] = set()
@@ -190,6 +192,7 @@ class _Search:
         """Queue what a failure suggests; changes that got the forward further are followed first."""
         self.failures.append((entry.candidate, message_of(outcome.error or ValueError("no output"))))
         if outcome.error is None:
+            self._silent = entry.candidate
             return
         names = [name for name, _ in entry.candidate]
         inputs = batch if isinstance(batch, dict) else dict(zip(names, batch, strict=False))
@@ -201,7 +204,13 @@ class _Search:
         traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
 
     def failure(self) -> InputsError:
-        """Say what was tried."""
+        """Say what was tried, or that the forward ran and returned nothing."""
+        if self._silent is not None:
+            return InputsError(
+                f"The forward of {self.label} ran with {_described(self._silent, TRIAL_BATCH)} and returned no tensor.",
+                rule="It has to return what the loss is computed from.",
+                hint="return the output at the end of forward()",
+            )
         names = ", ".join(name for name, _ in self.failures[0][0]) if self.failures else "anything"
         tried = [
             f"{_described(c, TRIAL_BATCH)}: {message}"
