@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.errors import TargetError
 from gradscope.probe.scripts.script import run_script
-from tests.probe.scripting import SCRIPTS, bare, python, watched
+from tests.probe.scripting import SCRIPTS, bare, forked, python, watched
 
 ODD = {
     "by_autograd_grad": {"net"}, "closure": {"net"}, "target_network": {"policy"}, "penalty": {"maker", "critic"},
@@ -233,6 +233,20 @@ def test_archive_that_python_can_run(tmp_path):
     done, recordings, _ = watched(tmp_path, "app.pyz", "x", cwd=tmp_path)
     assert done.stdout == "['app.pyz', 'x']\n"
     assert recordings["net"].watched_steps == [0]
+
+
+def test_tells_that_other_processes_are_not_watched(tmp_path):
+    text = BODY + """
+import multiprocessing
+if __name__ == "__main__":
+    process = multiprocessing.get_context("fork").Process(target=step)
+    process.start()
+    process.join()
+    print(process.exitcode)
+"""
+    name = write(tmp_path, "train.py", text)
+    done = forked(lambda: print(run_script([name]).seen) or 0, tmp_path)
+    assert done.stdout.startswith("0\nit trains in processes of its own")
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,8 @@ class Discovery(OptimizerListener):
             return f"{names} ran, but no backward pass reached its parameters (those of torch.func are not watched)"
         if self._called:
             return "modules ran, but none that has parameters to train ran with gradients"
+        if _started_processes():
+            return "it trains in processes of its own, which are not watched; let it train in the first, as one rank"
         return "no nn.Module ran; what plain tensors do is not watched"
 
     def follows(self, module: nn.Module) -> bool:
@@ -148,6 +150,12 @@ class Discovery(OptimizerListener):
     def _unique(self, name: str) -> str:
         taken = sum(other == name or other.startswith(f"{name}-") for other in self.followers)
         return f"{name}-{taken + 1}" if taken else name
+
+
+def _started_processes() -> bool:
+    """Tell whether the script has started processes, by the number that multiprocessing gives to the next."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and next(module._process_counter) > 1
 
 
 def _hold(modules: dict[int, weakref.ref[nn.Module]], module: nn.Module) -> None:
