@@ -15,6 +15,9 @@ MOVED_PER_RATE = 0.5
 """Relative update per unit of learning rate above which a tensor moved by more than weight decay (fraction). Adam moves
 a weight by about one learning rate, decay by at most a tenth of one times the weight."""
 
+WITHOUT_DECAY = frozenset({"adam", "sgd"})
+"""Optimizers that gradscope itself steps with and that leave a weight exactly alone which never had a gradient."""
+
 UNDERFLOW_RMS = {"float16": 1e-6, "float32": 1e-30, "bfloat16": 1e-30}
 """Root mean square of a gradient (absolute) below which an exact zero next to it is rounding: the smallest subnormals
 are 6e-8 (float16), 1e-45 (float32) and 9e-41 (bfloat16), and a tensor's elements spread over several decades."""
@@ -68,7 +71,10 @@ def _state(facts: Facts, row: int, moving: bool) -> State:
 
 
 def _moved(facts: Facts, row: int) -> bool:
-    """Whether an update shows that a gradient arrived between the watched steps."""
+    """Whether the weights show that a gradient arrived between the watched steps."""
+    norms = {facts.weight_norms.get(step, {}).get(row) for step in facts.steps} - {None}
+    if len(norms) > 1 and not facts.provenance.own_loop and facts.optimizer in WITHOUT_DECAY:
+        return True
     rate = facts.learning_rate
     if rate is None:
         return False

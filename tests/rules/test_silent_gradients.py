@@ -1,3 +1,5 @@
+import pytest
+
 from gradscope.record import TABLES, empty_table
 from gradscope.rules import diagnose
 from tests.rules.altered import copied, edit, rename, silence
@@ -74,6 +76,16 @@ def test_a_gradient_that_moves_from_block_to_block_is_not_dead():
 def test_an_update_between_the_watched_steps_proves_life():
     recording = edit(dead_relu(), "parameter_stats", "update_norm", lambda _: 5e-3)
     assert not found(recording, "GS105")
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+def test_weights_that_changed_prove_life_where_nothing_decays_them(own_loop):
+    # Stochastic depth under SGD: off at every watched step, on at some between them.
+    recording = edit(
+        dead_relu(optimizer="sgd", own_loop=own_loop), "parameter_stats", "weight_norm",
+        lambda row: row["weight_norm"] * (1 + 1e-6 * row["step"]),
+    )
+    assert bool(found(recording, "GS105")) is own_loop
 
 
 def test_weight_decay_alone_proves_no_life():
