@@ -25,6 +25,8 @@ MIN_VALUES_PER_UNIT = 8
 """With n values a healthy unit is off for all of them with probability 2^-n: 0.4 % at 8."""
 MAX_VALUES_PER_UNIT = 2048
 MAX_ELEMENTS = 32768
+MANY_POSITIONS = 32
+"""From here on a reduction along positions runs at the speed of vectors."""
 
 _RELU: frozenset[Callable[..., Any]] = frozenset({
     F.relu, F.relu_, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu6, F.threshold, torch.threshold,
@@ -91,8 +93,7 @@ class Activations(Observer):
         if num_units == 0 or output.numel() // num_units < MIN_VALUES_PER_UNIT:
             return
         some = thinned(output, MAX_VALUES_PER_UNIT * num_units, kept_axes=(axis,))
-        highest = some.amax(dim=[a for a in range(some.dim()) if a != axis])
-        self._keep("dead_fraction", call, (highest <= 0).to(torch.float32).mean())
+        self._keep("dead_fraction", call, (_highest(some, axis) <= 0).to(torch.float32).mean())
 
     def _keep(self, metric: str, call: CallKey, value: Tensor) -> None:
         self._seen.setdefault((metric, call.module, call.call), []).append(value)
@@ -101,6 +102,15 @@ class Activations(Observer):
         for (metric, module, call), values in self._seen.items():
             self.readings.add_derived(metric, Place(module, call), torch.stack(values), max)
         self._seen.clear()
+
+
+def _highest(values: Tensor, axis: int) -> Tensor:
+    """Return the largest value of every unit; axis by axis, for images ten times faster than all at once."""
+    if axis == values.dim() - 1:
+        return values.flatten(0, -2).amax(0)
+    positions = values.flatten(2)
+    many = positions.shape[2] >= MANY_POSITIONS
+    return positions.amax(2).amax(0) if many else positions.amax(0).amax(1)
 
 
 def _is_relu(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
