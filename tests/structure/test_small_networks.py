@@ -133,6 +133,14 @@ def input_fed_to_every_block(m: Net, x: torch.Tensor) -> torch.Tensor:
     return z
 
 
+def input_beside_the_stream(m: Net, x: torch.Tensor) -> torch.Tensor:
+    """What a block reads is the stream and the first input; the stream goes on without it."""
+    z = x
+    for layer in (m.f, m.g, m.h):
+        z = z + layer(m.n(z + x))
+    return z
+
+
 def midpoint_rule(m: Net, x: torch.Tensor) -> torch.Tensor:
     """The half step is the input of the branch only, and the sum of the two slopes one of branches."""
     slope = torch.tanh(m.l[0](x))
@@ -174,7 +182,8 @@ COUNTS = {
     mean_of_stack: 1, pooling_less_the_stream: 1, dual_path_with_projection: 2,
     projected_beside_a_residual_of_its_own: 3, attention_at_half_the_resolution: 1, class_token_that_attends: 2,
     coupling_of_two_halves: 2, additive_u_net: 1, two_streams_that_attend_to_each_other: 4, fused_sum_and_norm: 3,
-    experts_into_the_stream: 2, control_branch: 3, input_fed_to_every_block: 3, midpoint_rule: 1,
+    experts_into_the_stream: 2, control_branch: 3, input_fed_to_every_block: 3, input_beside_the_stream: 3,
+    midpoint_rule: 1,
     two_cells_of_a_searched_network: 0, coarse_maps_brought_back: 0, scan_from_a_zero_state: 0,
     mixture_of_two_branches: 0,
 }  # fmt: skip

@@ -102,6 +102,7 @@ def _streams(graph: Graph, dominators: Dominators, sums: set[int]) -> list[list[
         for node in range(len(graph.nodes))
         if dominators.reaches(node)
         and not graph.parametric[node]
+        and node not in graph.tokens
         and all(graph.parametric[source] for source, _, _ in graph.inputs[node])
     ]
     chains: list[list[int]] = []

@@ -153,7 +153,7 @@ def _bypasses(graph: Graph, residual: Residual, tensor: Tensor) -> bool:
     A position, a score or a state handed on only modulates a block; in a reversible coupling it is all the block sees.
     So it is where the tensor is no stream but what that block adds to its own (the steps of a Runge-Kutta method).
     """
-    if any(_hands_on(graph, end, tensor) for end in residual.branch.tensors):
+    if not residual.region.reach & PURE and any(_hands_on(graph, end, tensor) for end in residual.branch.tensors):
         return True
     reached = {residual.join}
     for node in residual.region.nodes:

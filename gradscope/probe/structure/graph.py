@@ -71,6 +71,7 @@ class Graph:
         inputs: For each node the tensors it takes, with their position among the node's inputs.
         sequences: The autograd sequence number of each node (fractional for traces).
         ends: The losses.
+        tokens: Learned tokens that a block adds to although the data do not go into them; known with `parametric`.
     """
 
     def __init__(self, in_views: Mapping[int, str]) -> None:
@@ -80,6 +81,7 @@ class Graph:
         self.sequences: list[float] = []
         self.index: dict[Any, int] = {}
         self.ends: list[int] = []
+        self.tokens: list[int] = []
         self._in_views = in_views
         self._consumers: list[list[tuple[int, int, int]]] | None = None
 
@@ -96,7 +98,7 @@ class Graph:
         known: list[bool] = []
         for number in range(len(self.nodes)):
             known.append(_is_parametric(self, number, known))
-        _free_tokens(self, known)
+        self.tokens = _free_tokens(self, known)
         return known
 
     @cached_property
@@ -258,8 +260,9 @@ def _repeats_tokens(graph: Graph, number: int) -> bool:
     return math.prod(after) > math.prod(before) and sum(size > 1 for size in before) > 1
 
 
-def _free_tokens(graph: Graph, parametric: list[bool]) -> None:
+def _free_tokens(graph: Graph, parametric: list[bool]) -> list[int]:
     """Learned tokens that stand among the data and are added to are a stream, as a class token that attends to it."""
+    tokens = []
     for node, name in enumerate(graph.names):
         if name in _REPEATING and parametric[node]:
             readers = [reader for reader, _, _ in graph.consumers[node] if not parametric[reader]]
@@ -267,6 +270,8 @@ def _free_tokens(graph: Graph, parametric: list[bool]) -> None:
             joined = any(graph.effects[reader] is Effect.JOIN for reader in readers)
             if joined and any(graph.names[reader] == "Add" and graph.shape((reader, 0)) == shape for reader in readers):
                 parametric[node] = False
+                tokens.append(node)
+    return tokens
 
 
 _REPEATING = frozenset({"Expand", "Repeat"})

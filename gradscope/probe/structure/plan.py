@@ -16,6 +16,10 @@ _MAX_SHARED = 4
 """A beginning that two branches share (a norm, a cast) is never longer."""
 
 
+_MAX_READERS = 64
+"""The gradients of so many readers are added up for a branch; to listen to every block at every block is quadratic."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to listen to for one site; numbers are nodes of the graph.
@@ -42,6 +46,8 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
     if isinstance(graph.nodes[residual.node], Trace):
         return None
     skip = _skip(graph, residual, dominators)
+    if residual.region.blocks and len(graph.readers(residual.join)) > _MAX_READERS:
+        return Plan(residual.node, skip, (), (), "a tensor that is fed to block after block is read too often")
     shared, readers = _readers(graph, residual, dominators)
     readers = tuple(place for place in readers if place != skip)
     traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (residual.join, *readers, *shared))

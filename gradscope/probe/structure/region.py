@@ -25,6 +25,9 @@ POOLED = 8
 WORKED = 16
 """A path through weights that mix, an attention, a transform, a recurrent layer."""
 
+_MAX_NESTED = 32
+"""Blocks inside of blocks are looked into so often; what reads a tensor further inside is taken for somebody else."""
+
 _SHAPE_ONLY = frozenset({Effect.HAND_ON})
 
 
@@ -92,11 +95,17 @@ class Region:
         """Tell whether a reader of a tensor lies on the branch, in a residual block that was stepped over as well."""
         if node in self.members:
             return True
-        return any(
-            node in block.region.beside or block.region.holds(node, tensor)
-            for block in self.blocks
-            if tensor == block.join or tensor in block.region.entries
-        )
+        stack: list[Region] = [self]
+        for _ in range(_MAX_NESTED):
+            if not stack:
+                return False
+            for block in stack.pop().blocks:
+                inner = block.region
+                if tensor == block.join or tensor in inner.entries:
+                    if node in inner.members or node in inner.beside:
+                        return True
+                    stack.append(inner)
+        return False
 
     @cached_property
     def members(self) -> frozenset[int]:
