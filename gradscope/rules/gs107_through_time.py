@@ -19,8 +19,13 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     bad = [(time, severity) for time, severity in judged if severity is not None]
     if not bad:
         return []
-    time, severity = max(bad, key=lambda pair: (pair[1] == "error", _size(pair[0])))
+    time, severity = max(bad, key=lambda pair: (pair[1] == "error", _carries(facts, pair[0]), _size(pair[0])))
     return [_finding(facts, time, severity, thresholds)]
+
+
+def _carries(facts: Facts, time: TimeProfile) -> bool:
+    """Whether the state passes through the module or a part of it: what only reads the input fades with it."""
+    return any(name == time.module or name.startswith(time.module + ".") for name in facts.passes)
 
 
 def _is_time(facts: Facts, time: TimeProfile) -> bool:
