@@ -54,13 +54,19 @@ def _answer(found: Suggestions) -> str:
     if not any(found.before.standing):
         return "Nothing needs mending: it will train as it is."
     if not found.helpful:
-        return "None of the remedies that were tried helped."
+        return "None of the remedies that were tried helped." + _advice(found)
     best = found.helpful[0]
     assert best.after is not None
     verdict = VERDICT_WORDS[best.after.diagnosis.verdict].lower()
     others = len(found.helpful) - 1
     more = f", and {others} more {'helps' if others == 1 else 'help'}" if others else ""
     return f"Of what was tried, {best.remedy.title} does most: {verdict}{more}."
+
+
+def _advice(found: Suggestions) -> str:
+    """Return what the worst finding itself advises."""
+    findings = found.before.diagnosis.findings
+    return f" {findings[0].code} advises: {visible(findings[0].advice)}" if findings and findings[0].advice else ""
 
 
 def _where(trial: Trial) -> str:

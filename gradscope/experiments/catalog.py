@@ -43,7 +43,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "Where the norm stands: Post-LN against Pre-LN",
         "Do gradients explode, how large may the learning rate be, is warmup needed?",
         "gradscope.experiments.placement",
-        2.2,
+        2.5,
         16.0,
     ),
     Experiment(
@@ -51,7 +51,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "The laws of Xiong 2020 in the paper's own setting",
         "How does the last layer's gradient depend on depth and width, and how large does the stream become?",
         "gradscope.experiments.xiong_laws",
-        0.3,
+        0.2,
         8.0,
     ),
     Experiment(
@@ -59,7 +59,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "Residual networks of 18 to 152 layers with and without shortcuts",
         "Which depths keep their gradient, and what goes wrong in the others?",
         "gradscope.experiments.depth",
-        1.6,
+        1.8,
         10.0,
     ),
     Experiment(
@@ -67,7 +67,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "BatchNorm against LayerNorm: the axis of the statistics",
         "What do batch size, training and evaluation change, and what does either do to the gradient?",
         "gradscope.experiments.norm_axis",
-        0.3,
+        0.1,
         5.0,
     ),
     Experiment(
@@ -83,7 +83,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "How branches start: zero, ReZero, DeepNorm, 1/sqrt(L)",
         "Which initialisations keep the gradient as it is, and at what price?",
         "gradscope.experiments.initialisation",
-        1.2,
+        1,
         14.0,
     ),
     Experiment(
@@ -91,7 +91,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "Low precision in the residual stream and in the norm",
         "What do bfloat16 and float16 lose in additions and statistics?",
         "gradscope.experiments.precision",
-        0.2,
+        0.1,
         5.0,
     ),
     Experiment(
@@ -99,7 +99,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "LayerNorm against RMSNorm: what dropping the mean saves",
         "Is RMSNorm faster here, and what does it do differently?",
         "gradscope.experiments.norm_cost",
-        0.5,
+        0.1,
         5.0,
     ),
     Experiment(
@@ -107,7 +107,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "Two to the n paths, and where the gradient's energy is",
         "Is the identity a floor under the gradient, and how long are the paths that matter?",
         "gradscope.experiments.paths",
-        0.5,
+        0.1,
         8.0,
     ),
     Experiment(
@@ -115,7 +115,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "How alike tokens become, layer by layer",
         "Which wirings keep tokens apart, and what happens to queries and keys in the others?",
         "gradscope.experiments.collapse",
-        0.5,
+        0.2,
         8.0,
     ),
     Experiment(

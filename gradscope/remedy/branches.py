@@ -40,15 +40,17 @@ def norm_before(model: nn.Module, places: Places, undo: ExitStack) -> int:
 
     Norms that stand on the stream are passed by, but for the last.
     """
-    for name in places.stream_norms[:-1]:
+    stream_norms = list(dict.fromkeys(branch.norm_after for branch in places.branches if branch.norm_after))
+    bare = [branch for branch in places.branches if not branch.normed]
+    for name in stream_norms[:-1]:
         _pass_by(model.get_submodule(name), undo)
-    for branch in places.branches:
-        _norm_entry(model, branch, places, undo)
-    return len(places.branches)
+    for branch in bare:
+        _norm_entry(model, branch.modules, places, undo)
+    return len(bare)
 
 
 def _ends(model: nn.Module, places: Places) -> list[nn.Module]:
-    return [model.get_submodule(name) for name in dict.fromkeys(branch[-1] for branch in places.branches)]
+    return [model.get_submodule(name) for name in dict.fromkeys(branch.end for branch in places.branches)]
 
 
 def _norm_entry(model: nn.Module, branch: tuple[str, ...], places: Places, undo: ExitStack) -> None:

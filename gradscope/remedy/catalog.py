@@ -75,7 +75,7 @@ REMEDIES: tuple[Remedy, ...] = (
         "norms in front of the branches instead of on the stream",
         "x = x + f(norm(x)), and one norm after the last block",
         "Xiong et al. 2020, arXiv:2002.04745",
-        _NO_BRANCHES,
+        "there are no residual branches without a norm in front",
         norm_before,
     ),
     Remedy(

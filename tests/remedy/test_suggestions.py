@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+from contextlib import ExitStack
 
 import pytest
 import torch
 from torch import nn
 
 from gradscope.errors import ConfigError
-from gradscope.probe import MeasurementInterrupted
+from gradscope.probe import MeasurementInterrupted, measure
 from gradscope.probe.settings import ProbeSettings
 from gradscope.remedy import REMEDIES, Suggestions, find, suggest, suggestions
+from gradscope.remedy.places import find_places
 from gradscope.target.subject import Origin, Subject
 from gradscope.variants import subject as variant
 
@@ -146,6 +148,38 @@ def test_the_model_is_left_as_it_was():
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert [name for name, _ in subject.model.named_modules()] == modules
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in subject.model.modules())
+
+
+def test_a_branch_that_ends_in_a_norm_is_scaled_behind_it():
+    """Scaling the convolution in front of a BatchNorm would change nothing; 8 branches are divided by sqrt 8."""
+    subject = variant("resnet18", {"width": 8, "batch": 8}, 0)
+    places = find_places(measure(subject, FAST))
+    assert [branch.end for branch in places.branches][:2] == ["stages.0.0.norms.1", "stages.0.1.norms.1"]
+    block, x = subject.model.get_submodule("stages.0.0"), torch.randn(4, 8, 8, 8)
+    plain = block(x)
+    branch = block.norms[1](block.convs[1](torch.relu(block.norms[0](block.convs[0](x)))))
+    with ExitStack() as undo:
+        assert find("branch-scale").apply(subject.model, places, undo) == 8
+        torch.testing.assert_close(block(x), torch.relu(x + branch / 8**0.5))
+    assert torch.equal(block(x), plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "normed", "norm_after"),
+    [
+        ("pre-ln", True, ""),
+        ("post-ln", False, "blocks.0.attention.norm_after"),
+        ("peri-ln", True, ""),
+        ("rezero", False, ""),
+    ],
+)
+def test_where_norms_stand_is_seen(name: str, normed: bool, norm_after: str):
+    places = find_places(measure(variant(name, {"layers": 3, "d_model": 16, "dropout": 0.1}, 0), FAST))
+    assert len(places.branches) == 6
+    assert places.branches[0].normed is normed
+    assert places.branches[0].norm_after == norm_after
+    ends = {"pre-ln": "dropout", "post-ln": "branch", "peri-ln": "dropout", "rezero": "dropout"}
+    assert places.branches[0].end == f"blocks.0.attention.{ends[name]}"
 
 
 def test_what_is_drawn_does_not_depend_on_what_was_tried_before():
