@@ -50,30 +50,38 @@ def note_births_of_loop(
         in_loss: The births between the model's output and the backward pass.
         updates: The weights before the step, None where they are not known.
     """
-    if in_loss and not _model_is_finite(tables, step):
-        in_loss = []  # what the model returned was not finite either
-    evidence, births = watch.evidence, in_loss
-    if not in_loss:
-        why = "--level params does not look" if evidence is None else evidence.forwards.obstacle()
-        if updates is None:
-            why = "the weights were changed by no optimizer that could be seen"
-        if why is not None or evidence is None or updates is None:
-            tables.confess(_BIRTHS, why or "")
-            return
-        outermost = [call for call in watch.outputs.of_call if call.parent is None]
-
-        def arrived(i: int, n: int) -> bool:
-            outputs = watch.outputs.of_call.get(outermost[i], []) if i < len(outermost) else []
-            return n < len(outputs) and outputs[n].gradient is not None
-
-        try:
-            with evidence.forwards.moment(updates.before):
-                forwards = evidence.forwards
-                births = find_births(model, forwards.run, forwards.given, send_back(model, arrived))
-        except Exception as error:  # as above
-            tables.confess(_BIRTHS, f"running the forward again raised {type(error).__name__}")
-            return
+    if in_loss and _model_is_finite(tables, step):
+        _write_births(tables, step, in_loss)
+        return
+    why = _obstacle(watch, updates)
+    if why is not None:
+        tables.confess(_BIRTHS, why)
+        return
+    assert watch.evidence is not None
+    assert updates is not None
+    forwards = watch.evidence.forwards
+    try:
+        with forwards.moment(updates.before):
+            births = find_births(model, forwards.run, forwards.given, send_back(model, _arrivals(watch)))
+    except Exception as error:  # as above
+        tables.confess(_BIRTHS, f"running the forward again raised {type(error).__name__}")
+        return
     _write_births(tables, step, births)
+
+
+def _obstacle(watch: StepWatch, updates: Updates | None) -> str | None:
+    """Return why the forwards of a step cannot be run again, None where they can."""
+    if watch.evidence is None:
+        return "--level params does not look"
+    if updates is None:
+        return "the weights were changed by no optimizer that could be seen"
+    return watch.evidence.forwards.obstacle()
+
+
+def _arrivals(watch: StepWatch) -> Callable[[int, int], bool]:
+    """Return what tells whether a gradient came to the n-th tensor that the i-th outermost call returned."""
+    outputs = [found for call, found in watch.outputs.of_call.items() if call.parent is None]
+    return lambda i, n: i < len(outputs) and n < len(outputs[i]) and outputs[i][n].gradient is not None
 
 
 def _model_is_finite(tables: Tables, step: int) -> bool:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import importlib.util
 import io
 import os
 import runpy
 import sys
 import threading
 import traceback
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,10 +18,12 @@ from types import ModuleType, TracebackType
 import torch
 from torch import nn
 
-from gradscope.errors import EXIT_INTERRUPTED, GradscopeError, TargetError
+from gradscope.errors import EXIT_INTERRUPTED, GradscopeError
 from gradscope.probe.follow import Follower
 from gradscope.probe.origin import provenance_of_loop
+from gradscope.probe.scripts import runnable
 from gradscope.probe.scripts.discover import Discovery
+from gradscope.probe.scripts.runnable import check_module, check_script, holds_main
 from gradscope.probe.settings import Level
 from gradscope.probe.watching import calls
 from gradscope.record import Recording
@@ -163,66 +163,16 @@ def run_script(argv: list[str], options: ScriptOptions | None = None) -> ScriptO
     Raises:
         TargetError: There is no such script or module, or nothing to run was named.
     """
-    _check(argv)
+    check_script(argv)
     _forget_in_children()
     return _Run(argv, options or ScriptOptions()).run()
 
 
-def _check(argv: list[str]) -> None:
-    hint = "gradscope run train.py --epochs 1, or gradscope run -m package.train"
-    if not argv or (argv[0] == "-m" and len(argv) == 1):
-        raise TargetError("There is no script to run.", rule="Name a Python file, or -m and a module.", hint=hint)
-    if argv[0] == "-m":
-        return
-    path = Path(argv[0])
-    if not path.exists():
-        raise TargetError(f"There is no file '{path}'.", rule="run takes a Python script.", hint=hint)
-    if path.is_dir() and not _holds_main(path):
-        raise TargetError(f"There is no __main__.py in '{path}'.", rule="run takes a Python script.", hint=hint)
-    try:
-        is_text = path.is_dir() or b"\0" not in path.read_bytes()
-    except OSError as error:
-        raise TargetError(f"'{path}' cannot be read: {error.strerror}.", rule="run takes a Python script.") from error
-    if not is_text and not _holds_main(path):
-        raise TargetError(f"'{path}' is not a Python script.", rule="It is not text.", hint=hint)
-
-
-def _holds_main(path: Path) -> bool:
-    """Tell whether something is a folder or an archive (of `python -m zipapp`) that Python can run."""
-    if path.is_dir():
-        return (path / "__main__.py").is_file()
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return "__main__.py" in archive.namelist()
-
-
-def _check_module(name: str) -> None:
-    """Refuse a module that `python -m` could not run, before anything of it runs but its packages."""
-    try:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
-            if spec is None:
-                raise TargetError(f"-m {name} is a package without a __main__.", rule="Name a module in it.")
-    except ModuleNotFoundError as error:
-        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-            raise  # the package is there, but something it imports is not
-        spec = None
-    except ValueError:  # a module without a spec, such as __main__ itself
-        spec = None
-    if spec is None:
-        raise TargetError(
-            f"There is no module '{name}'.", rule="-m looks in the working directory and among what is installed.",
-            hint="gradscope run -m package.train, in the folder that holds the package",
-        )  # fmt: skip
-
-
 def _execute(argv: list[str]) -> None:
     if argv[0] == "-m":
-        _check_module(argv[1])
+        check_module(argv[1])
         runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
-    elif _holds_main(Path(argv[0])):
+    elif holds_main(Path(argv[0])):
         runpy.run_path(argv[0], run_name="__main__")
     else:
         _execute_file(Path(argv[0]).absolute())
@@ -251,7 +201,7 @@ def _as_main(argv: list[str]) -> Iterator[None]:
         sys.path.insert(0, os.getcwd())
     else:
         sys.argv = list(argv)
-        if not _holds_main(Path(argv[0])):  # those are put on the path themselves
+        if not holds_main(Path(argv[0])):  # those are put on the path themselves
             sys.path.insert(0, str(Path(argv[0]).resolve().parent))
     try:
         yield
@@ -272,7 +222,7 @@ def _exit_code(error: SystemExit) -> int:
 def _print_traceback(error: BaseException) -> None:
     """Print what Python would print: without our frames, from the script's first line on."""
     trace: TracebackType | None = error.__traceback__
-    own = (str(Path(__file__)), "<frozen runpy>", runpy.__file__)
+    own = (__file__, runnable.__file__, "<frozen runpy>", runpy.__file__)
     while trace is not None and trace.tb_frame.f_code.co_filename in own:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
