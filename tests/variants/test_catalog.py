@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from gradscope.errors import TargetError
 from gradscope.variants import VARIANTS, build, find
@@ -57,3 +58,32 @@ def test_bad_arguments_are_named(arguments, message):
 
 def test_hyphens_in_arguments_are_underscores():
     assert build("pre-ln", layers=1, **{"d-model": 16}).embed.tokens.weight.shape[1] == 16
+
+
+WIRINGS = [
+    "no-residual-no-norm", "no-residual", "no-residual-post-ln", "residual-no-norm", "post-ln", "pre-ln",
+    "pre-rms", "gpt2", "parallel", "peri-ln", "sandwich", "output-norm", "output-norm-qk", "deepnorm",
+    "deepnorm-encoder", "deepnorm-enc-dec", "admin", "b2t", "residual-dual", "mix-ln", "lns", "depth-mup",
+    "completep", "rezero", "skipinit", "layerscale", "zero-last", "fixup", "sub-ln", "normformer", "dyt",
+    "hyper-connections", "hyper-connections-static", "mhc", "value-residual", "ngpt", "pre-bn", "pre-gn",
+    "article-layernorm", "article-layernorm-biased", "llama", "highway", "bert", "vit", "resnet18", "resnet34",
+    "resnet50", "resnet101", "resnet152", "article-resnet", "mlp-linear", "mlp-orthogonal", "mlp-tanh",
+    "mlp-sigmoid", "mlp-relu", "mlp-relu-he", "mlp-batchnorm", "mlp-residual", "mlp-pre-ln", "lstm", "gru",
+]  # fmt: skip
+"""Every wiring whose equation and constants were confirmed from papers or their authors' code."""
+
+
+@pytest.mark.parametrize("name", WIRINGS)
+def test_every_confirmed_wiring_is_a_variant(name):
+    assert find(name).description
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"shortcut": s, "norm": n, "zero_gamma": z, "pre_activation": p} for s in (True, False)
+     for n in ("batch", "group", "none") for z in (True, False) for p in (True, False)],
+    ids=str,
+)  # fmt: skip
+def test_residual_networks_come_in_every_combination(arguments):
+    model = build("resnet18", width=4, **arguments)
+    assert model(torch.randn(2, 3, 32, 32)).shape == (2, 10)
