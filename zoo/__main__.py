@@ -3,6 +3,7 @@
 python -m zoo                     the whole catalogue
 python -m zoo --ci                a fixed sample, as CI runs it
 python -m zoo --only timm:vgg11   targets that contain a text
+python -m zoo --new               architectures that results.csv does not have yet
 python -m zoo --write             also write results.csv and docs/zoo.md
 """
 
@@ -10,12 +11,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from dataclasses import replace
 
 from zoo import pool, sample, summary, table
-from zoo.catalog import Entry, entries
+from zoo.catalog import FOLDER, Entry, entries
 from zoo.limits import LIMIT_S
+
+WRITE_EVERY = 20
+"""Rows after which the table is written, so that a run that is stopped keeps what it has."""
 
 
 def main() -> int:
@@ -24,9 +29,9 @@ def main() -> int:
     before, known = table.read(), table.known_faults()
     catalogue = entries()
     chosen = _chosen(catalogue, before, options)
-    rows, num_bad = [], 0
+    rows, num_bad, commit = [], 0, _commit()
     for row in pool.rows(chosen, options.steps, options.jobs, options.limit):
-        rows.append(row)
+        rows.append(replace(row, commit=commit))
         worse = table.regressions(row, before.get(row.target), known.get(row.target, ()))
         num_bad += bool(worse)
         print(
@@ -34,6 +39,8 @@ def main() -> int:
             f"{row.kinds:30.30} {'' if row.ran else row.runs[:100]}{'  <- ' if worse else ''}{'; '.join(worse)}",
             flush=True,
         )
+        if options.write and len(rows) % WRITE_EVERY == 0:
+            _write(rows, catalogue, before, known)
     if options.write:
         _write(rows, catalogue, before, known)
     print(f"\n{summary.lines(rows)}\n{len(rows) - num_bad} passed, {num_bad} failed")
@@ -43,6 +50,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ci", action="store_true", help="a fixed sample of the catalogue")
+    parser.add_argument("--new", action="store_true", help="only what results.csv does not have yet")
     parser.add_argument("--only", default="", help="only targets that contain this text")
     parser.add_argument("--part", default="", help="K/N: the K-th of N parts, from 1")
     parser.add_argument("--steps", type=int, default=4, help="optimizer steps per architecture")
@@ -54,6 +62,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _chosen(catalogue: list[Entry], before: dict[str, table.Row], options: argparse.Namespace) -> list[Entry]:
     chosen = [entry for entry in catalogue if options.only in entry.target]
+    if options.new:
+        chosen = [entry for entry in chosen if entry.target not in before]
     if options.ci:
         chosen = sample.ci_sample(chosen, before)
     if options.part:
@@ -74,6 +84,14 @@ def _write(
     ]
     table.write(merged)
     summary.write_page(merged, catalogue, known)
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, with a "+" where tracked Python files differ from it."""
+    git = ("git", "-C", str(FOLDER))
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ":/*.py"], check=False).returncode
+    return head.stdout.strip() + ("+" if head.stdout and changed else "")
 
 
 if __name__ == "__main__":

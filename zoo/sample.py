@@ -8,8 +8,8 @@ from zlib import crc32
 from zoo.catalog import Entry
 from zoo.table import QUICK, Row
 
-CI_PARTS = 2
-"""CI looks at one part in so many of the quick entries: what two idle cores do in a few minutes."""
+CI_ENTRIES = 130
+"""About as many quick entries as two idle cores do in a few minutes."""
 
 
 def part(all_entries: Iterable[Entry], number: int, of: int) -> list[Entry]:
@@ -17,7 +17,7 @@ def part(all_entries: Iterable[Entry], number: int, of: int) -> list[Entry]:
     return [entry for entry in all_entries if crc32(entry.target.encode()) % of == number]
 
 
-def ci_sample(all_entries: Iterable[Entry], table: dict[str, Row], parts: int = CI_PARTS) -> list[Entry]:
+def ci_sample(all_entries: Iterable[Entry], table: dict[str, Row], size: int = CI_ENTRIES) -> list[Entry]:
     """Return CI's sample: a part of the quick entries, and one more for every kind of site that the part lacks.
 
     Entries that the committed table does not know are all looked at: somebody has just added them.
@@ -25,6 +25,7 @@ def ci_sample(all_entries: Iterable[Entry], table: dict[str, Row], parts: int = 
     listed = list(all_entries)
     new = [entry for entry in listed if entry.target not in table]
     quick = [entry for entry in listed if entry.target in table and table[entry.target].pace == QUICK]
+    parts = max(round(len(quick) / size), 1)
     chosen = {entry.target for entry in [*new, *part(quick, 0, parts)]}
     seen = {what for target in chosen if target in table for what in _shows(target, table[target])}
     for entry in sorted(quick, key=lambda entry: crc32(entry.target.encode())):

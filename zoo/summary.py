@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             "[zoo/results.csv](../zoo/results.csv), one row per architecture. The counts to compare with are read from",
             "the libraries' sources; [zoo/catalog.csv](../zoo/catalog.csv) names file and expression for each.",
             f"Of {len(rows)} architectures, {num_given} are given a factory argument, for fewer blocks or a size.",
+            f"Measured on {_commits(rows)}; the last column of results.csv says which row is from which.",
             "",
             f"| library | {' | '.join(COLUMNS)} |",
             f"|---|{'--:|' * len(COLUMNS)}",
@@ -61,6 +63,12 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             *_section("Does not run", "| target | reason |", "|---|---|", stopped),
         ]
     )
+
+
+def _commits(rows: list[Row]) -> str:
+    """Return the commits that rows were measured on, with their numbers of rows."""
+    numbers = Counter(row.commit or "commits before they were noted" for row in rows)
+    return ", ".join(f"{commit} ({number} rows)" for commit, number in numbers.most_common())
 
 
 def write_page(rows: list[Row], catalogue: Iterable[Entry], known: Known, path: Path = PAGE) -> None:

@@ -31,6 +31,7 @@ class Row:
         errors: Codes of error-level findings (false alarms: these are standard initialisations).
         hidden: What could not be seen, by name.
         pace: "quick" or "slow": whether CI's sample may hold it.
+        commit: The commit it was measured on, with a "+" behind it where files differed from it.
     """
 
     target: str
@@ -43,6 +44,7 @@ class Row:
     errors: str = ""
     hidden: str = ""
     pace: str = SLOW
+    commit: str = ""
 
     @property
     def ran(self) -> bool:
