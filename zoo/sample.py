@@ -11,6 +11,8 @@ from zoo.table import QUICK, Row
 CI_ENTRIES = 130
 """About as many quick entries as two idle cores do in a few minutes."""
 
+MOST_NEW = 12
+
 
 def part(all_entries: Iterable[Entry], number: int, of: int) -> list[Entry]:
     """Return part `number` (from 0) of `of` parts, by a hash of the targets."""
@@ -20,10 +22,12 @@ def part(all_entries: Iterable[Entry], number: int, of: int) -> list[Entry]:
 def ci_sample(all_entries: Iterable[Entry], table: dict[str, Row], size: int = CI_ENTRIES) -> list[Entry]:
     """Return CI's sample: a part of the quick entries, and one more for every kind of site that the part lacks.
 
-    Entries that the committed table does not know are all looked at: somebody has just added them.
+    Entries that the committed table does not know are looked at as well, as somebody has just added them; of very many
+    only some, the rest being for a run of ``--new``.
     """
     listed = list(all_entries)
     new = [entry for entry in listed if entry.target not in table]
+    new = sorted(new, key=lambda entry: crc32(entry.target.encode()))[:MOST_NEW]
     quick = [entry for entry in listed if entry.target in table and table[entry.target].pace == QUICK]
     parts = max(round(len(quick) / size), 1)
     chosen = {entry.target for entry in [*new, *part(quick, 0, parts)]}

@@ -96,7 +96,7 @@ def test_a_model_of_two_kinds_of_input_is_first_fed_both() -> None:
 
 
 def test_prompts_of_segmentation_models_are_told_by_their_names() -> None:
-    from gradscope.target.hf.guesses import read_facts
+    from gradscope.target.hf.read import read_facts
 
     facts = read_facts(tiny(Config, {}))
     assert named("sparse_prompt_embeddings", 16, facts).shape == (BATCH, 1, 2, facts.width)

@@ -35,3 +35,13 @@ def test_every_kind_is_in_the_sample() -> None:
     left_out = next(entry for entry in LISTED if entry not in ci_sample(LISTED, TABLE))
     table = TABLE | {left_out.target: _row(left_out.target, "gated:3")}
     assert left_out in ci_sample(LISTED, table)
+
+
+def test_of_very_many_new_ones_only_some_are_looked_at() -> None:
+    many = [_entry(f"hf:{number}") for number in range(500)]
+    assert 0 < len(ci_sample([*LISTED, *many], TABLE)) < len(LISTED)
+
+
+def test_the_sample_does_not_grow_with_the_table() -> None:
+    listed = [_entry(f"timm:{number}") for number in range(1000)]
+    assert len(ci_sample(listed, {entry.target: _row(entry.target) for entry in listed})) < len(LISTED)

@@ -33,6 +33,7 @@ FACTS: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 2, "num_key_value_heads": 4},
     **{name: dict(_ALL_HEADS) for name in ("axk2", "deepseek_v32", "glm_moe_dsa", "dots3_note_text", "glm5_next_text")},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "dots3_note_vision_encoder": {"adapter_in_dim": 64},
     "vibevoice_asr": {"acoustic_tokenizer_chunk_size": 3200},  # a multiple of its hop
     "dots1": {"n_shared_experts": 1},
     "zaya": {"num_experts_per_tok": 1},

@@ -9,81 +9,27 @@ import inspect
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from gradscope.target.hf.names import GRID, LOWEST_ID, TOKENS, named
-from gradscope.target.hf.shrink import parts_of
+from gradscope.target.hf.read import Facts, number_in, read_facts
+from gradscope.target.hf.senses import AUDIO_NAMES, PICTURE_NAMES, pictures, sounds
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 
 DECODER_TOKENS = 8
-HIGHEST_ID = 100
 MOST_OTHERS = 3
 """Ways to give a picture or a sound that are tried beside a text."""
 RANK_COST, LABEL_COST = 0.3, 0.1
 """Costs of the second kind of input against the first, and of going without labels."""
-FRAMES = 64
-MOST_FRAMES = 4096
-SAMPLES = 4000
-GRID_NAMES = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hw", "grid_hws")
-AUDIO_NAMES = ("input_features", "input_values", "audio_values", "audio_input_values", "audio_features")
+PAIRED = {"vision_pos_embeds": "vision_features"}
+"""Inputs that may be left out by their signature alone: each goes with another."""
 PLACE_MASKS = ("image_embeds_position_mask",)
 PLACEHOLDER_COUNTS = (
     "num_query_tokens", "latent_query_num", "image_seq_length", "mm_tokens_per_image", "num_image_tokens",
 )  # fmt: skip
-PICTURE_NAMES = ("pixel_values", "pixel_values_videos", "pixel_values_images")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Sizes out of a configuration that inputs must fit."""
-
-    config: Any
-    vocab: int
-    width: int
-    side: int
-    size: Any
-    channels: int
-    patch: int
-    temporal: int
-    frames: int
-    mel: int
-    image_token: int | None
-    audio_token: int | None
-
-
-def read_facts(config: Any) -> Facts:
-    """Look the sizes up in a configuration and its parts."""
-    eyes = _part(config, ("vision", "image", "visual", "backbone", "vit")) or config
-    ears = _part(config, ("audio", "speech", "encoder")) or config
-    return Facts(
-        config,
-        vocab=min(_number(config, "vocab_size", "src_vocab_size", "text_vocab_size", default=HIGHEST_ID), HIGHEST_ID),
-        width=_number(config, "hidden_size", "d_model", "n_embd", "embed_dim", default=64),
-        size=getattr(eyes, "image_size", None),
-        side=_number(eyes, "image_size", "img_size", "input_size", "crop_size", default=64),
-        channels=_number(eyes, "num_channels", "in_channels", "in_chans", "num_input_channels", default=3),
-        patch=_number(eyes, "patch_size", "spatial_patch_size", default=16),
-        temporal=_number(eyes, "temporal_patch_size", default=1),
-        frames=_number(eyes, "num_frames", "frames_per_clip", default=4),
-        mel=_number(
-            ears,
-            "num_mel_bins",
-            "feature_size",
-            "input_feat_per_channel",
-            "n_mels",
-            "mel_bins",
-            "input_dim",
-            "feature_projection_input_dim",
-            "input_feat_size",
-            "num_mel_filters",
-            default=80,
-        ),
-        image_token=_token(config, "image"),
-        audio_token=_token(config, "audio"),
-    )
 
 
 def guesses(cls: type[nn.Module], config: Any, *, partial: bool = False) -> Iterator[tuple[float, Candidate]]:
@@ -113,8 +59,8 @@ def _kinds(parameters: Mapping[str, Any], facts: Facts, partial: bool) -> Iterat
     """Yield sets of inputs of one kind each: text, pictures, sound, flat patches, hidden states."""
     text = _text(parameters, facts) if "input_ids" in parameters else {}
     several = bool(text) and any(name in parameters for name in (*PICTURE_NAMES, *AUDIO_NAMES))
-    seen = list(_pictures(parameters, facts))
-    heard = list(_sounds(parameters, facts))
+    seen = list(pictures(parameters, facts))
+    heard = list(sounds(parameters, facts))
     if several and not partial:
         for others, token in ((seen, facts.image_token), (heard, facts.audio_token)):
             for other, count in itertools.product(others[:MOST_OTHERS], _placeholder_counts(facts.config)):
@@ -138,9 +84,9 @@ def _kinds(parameters: Mapping[str, Any], facts: Facts, partial: bool) -> Iterat
 
 def _series(parameters: Mapping[str, Any], config: Any) -> Iterator[dict[str, Guess]]:
     """Past and future of a time series: one variable with lags and time features, or several cut into patches."""
-    past, future = _number(config, "context_length", default=32), _number(config, "prediction_length", default=4)
+    past, future = number_in(config, "context_length", default=32), number_in(config, "prediction_length", default=4)
     if (lags := getattr(config, "lags_sequence", None)) is None:
-        variables = _number(config, "num_input_channels", "input_size", default=1)
+        variables = number_in(config, "num_input_channels", "input_size", default=1)
         known = {"past_values": Guess("float", (BATCH, past, variables))}
         yield (
             {**known, "future_values": Guess("float", (BATCH, future, variables))}
@@ -149,7 +95,7 @@ def _series(parameters: Mapping[str, Any], config: Any) -> Iterator[dict[str, Gu
         )
         yield known
         return
-    length, features = past + max(lags), _number(config, "num_time_features", default=1)
+    length, features = past + max(lags), number_in(config, "num_time_features", default=1)
     yield {
         "past_values": Guess("float", (BATCH, length)),
         "past_time_features": Guess("float", (BATCH, length, features)),
@@ -170,14 +116,14 @@ def _text(parameters: Mapping[str, Any], facts: Facts) -> dict[str, Guess]:
 
 def _codes(text: dict[str, Guess], facts: Facts) -> Iterator[dict[str, Guess]]:
     """Several tokens a moment: one of each code book of a sound, with or without one of a text."""
-    books = _number(facts.config, "num_codebooks", "num_quantizers", default=0)
+    books = number_in(facts.config, "num_codebooks", "num_quantizers", default=0)
     for count in (books, books + 1) if books else ():
         yield {**text, "input_ids": replace(text["input_ids"], shape=(BATCH, TOKENS, count))}
 
 
 def _placeholder_counts(config: Any) -> tuple[int, ...]:
     """How many placeholders one picture may take in a text: as the configuration says, or one a patch."""
-    return tuple(dict.fromkeys(n for n in (_number(config, *PLACEHOLDER_COUNTS, default=0), GRID * GRID) if n))
+    return tuple(dict.fromkeys(n for n in (number_in(config, *PLACEHOLDER_COUNTS, default=0), GRID * GRID) if n))
 
 
 def _with_place(
@@ -201,69 +147,6 @@ def _marked(text: dict[str, Guess], token: int, count: int) -> dict[str, Guess]:
     }
 
 
-def _pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
-    if "flattened_patches" in parameters:  # each with its row and its column in front
-        inside = _number(facts.config, "patch_embed_hidden_size", default=facts.channels * facts.patch**2)
-        yield {"flattened_patches": Guess("unit", (BATCH, TOKENS, 2 + inside))}
-    grid = next((name for name in GRID_NAMES if name in parameters), None)
-    name = next((n for n in PICTURE_NAMES if n in parameters), None)
-    if grid is not None:
-        flat = name or next((n for n in ("hidden_states", "patches") if n in parameters), None)
-        if flat is not None:
-            size = facts.channels * facts.temporal * facts.patch**2
-            sides = (1, GRID, GRID) if "thw" in grid else (GRID, GRID)
-            merged = [n for n in parameters if n in ("merge_sizes", "image_merge_sizes")]
-            yield {
-                flat: Guess("patches", (BATCH, GRID * GRID, size)),
-                grid: Guess("rows", (BATCH,), value=sides),
-                **{n: Guess("lengths", (BATCH,), high=2) for n in merged},  # two by two patches become one
-            }
-    if name is None:
-        return
-    if "spatial_shapes" in parameters:
-        yield {
-            name: Guess("float", (BATCH, GRID * GRID, facts.channels * facts.patch**2)),
-            "spatial_shapes": Guess("rows", (BATCH,), value=(GRID, GRID)),
-            **({m: Guess("mask", (BATCH, GRID * GRID)) for m in ("pixel_attention_mask",) if m in parameters}),
-        }
-    if "image_sizes" in parameters:
-        yield {
-            name: Guess("float", (BATCH, facts.channels, facts.side, facts.side)),
-            "image_sizes": Guess("rows", (BATCH,), value=(facts.side, facts.side)),
-        }
-    if isinstance(size := facts.size, list | tuple) and len(set(size)) == 2:  # noqa: PLR2004  # a strip: height and width
-        yield {name: Guess("float", (BATCH, facts.channels, *size))}
-    channels, side = facts.channels, facts.side
-    yield {name: Guess("float", (BATCH, channels, side, side))}
-    few = {"image_attention_mask": Guess("mask", (BATCH, TOKENS, 1))} if "image_attention_mask" in parameters else {}
-    yield {name: Guess("float", (BATCH, 1, channels, side, side)), **few}
-    for other in dict.fromkeys((64, 32, 224)):
-        yield {name: Guess("float", (BATCH, channels, other, other))}
-    yield {name: Guess("float", (BATCH, facts.frames, channels, side, side))}
-
-
-def _sounds(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
-    name = next((n for n in AUDIO_NAMES if n in parameters), None)
-    if name is None:
-        return
-    shapes: list[tuple[int, ...]] = [
-        (BATCH, facts.mel, FRAMES),
-        (BATCH, FRAMES, facts.mel),
-        (BATCH, SAMPLES),
-        (BATCH, 1, SAMPLES),
-    ]
-    if name != "input_features":
-        shapes = shapes[2:] + shapes[:2]
-    if isinstance(frames := getattr(facts.config, "max_length", None), int) and frames <= MOST_FRAMES:
-        shapes.insert(0, (BATCH, frames, facts.mel))  # a spectrogram of a fixed length
-    mask = next((n for n in ("input_features_mask", "feature_attention_mask") if n in parameters), None)
-    for shape in shapes:
-        yield {name: Guess("float", shape)}
-    if mask is not None:
-        yield {name: Guess("float", (BATCH, facts.mel, FRAMES)), mask: Guess("mask", (BATCH, FRAMES))}
-        yield {name: Guess("float", (BATCH, FRAMES, facts.mel)), mask: Guess("mask", (BATCH, FRAMES))}
-
-
 def _required(parameters: Mapping[str, Any], inputs: Mapping[str, Guess], facts: Facts) -> dict[str, Guess]:
     """Fill parameters without a default, and few usual ones, by their names."""
     made: dict[str, Guess] = {}
@@ -272,7 +155,8 @@ def _required(parameters: Mapping[str, Any], inputs: Mapping[str, Guess], facts:
     if marked is not None and "mm_token_type_ids" in parameters:
         made["mm_token_type_ids"] = Guess("marks", (BATCH, length), mark=marked)
     for name, parameter in parameters.items():
-        if name in ("self", *inputs) or parameter.default is not parameter.empty:
+        is_needed = parameter.default is parameter.empty or (name in PAIRED and PAIRED[name] in parameters)
+        if name in ("self", *inputs) or not is_needed:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -317,31 +201,3 @@ def _labels(name: str, parameters: Mapping[str, Any], inputs: Mapping[str, Guess
 def _switches(parameters: Mapping[str, Any]) -> dict[str, Guess]:
     """Turn caches off: they only cost memory in training."""
     return {"use_cache": Guess("constant", value=False)} if "use_cache" in parameters else {}
-
-
-def _part(config: Any, words: tuple[str, ...]) -> Any:
-    return next((part for key, part in parts_of(config).items() if any(word in key for word in words)), None)
-
-
-def _token(config: Any, kind: str) -> int | None:
-    for owner in (config, *parts_of(config).values()):
-        for name in (f"{kind}_token_id", f"{kind}_token_index", f"{kind}_token"):
-            if isinstance(value := getattr(owner, name, None), int):
-                return value
-    return None
-
-
-def _number(config: Any, *names: str, default: int) -> int:
-    """The first of the settings that a configuration or a part of it has."""
-    for owner in (
-        config,
-        *parts_of(config).values(),
-        *(p for part in parts_of(config).values() for p in parts_of(part).values()),
-    ):
-        for name in names:
-            value = getattr(owner, name, None)
-            if isinstance(value, tuple | list) and value and isinstance(value[0], int):
-                value = value[0]
-            if isinstance(value, int) and not isinstance(value, bool):
-                return value
-    return default

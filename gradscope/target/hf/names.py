@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gradscope.target.infer.guess import BATCH, Guess
 
 if TYPE_CHECKING:
-    from gradscope.target.hf.guesses import Facts
+    from gradscope.target.hf.read import Facts
 
 TOKENS = 16
 GRID = 4
@@ -71,8 +71,6 @@ _NAMES: tuple[tuple[str, Make], ...] = (
     (r"^box_labels$", lambda f, n: Guess("ids", (BATCH, PROMPTS), high=2)),
     (r"^(multimask_output|hq_token_only)$", lambda f, n: Guess("constant", value=False)),
     # pictures
-    (r"aspect_ratio_ids", lambda f, n: Guess("ids", (BATCH, 1), high=2, low=1)),
-    (r"aspect_ratio_mask", lambda f, n: Guess("mask", (BATCH, 1, 1))),
     (r"spatial_shapes|target_sizes", lambda f, n: Guess("rows", (BATCH,), value=(GRID, GRID))),
     (r"position_ids$", lambda f, n: Guess("ids", (BATCH, GRID * GRID, 2), high=GRID)),
     # sound

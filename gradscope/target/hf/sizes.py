@@ -32,7 +32,7 @@ _TABLE: tuple[tuple[str, int], ...] = (
     # latent attention, state spaces, experts
     (r"(q|kv)_lora_rank", 32),
     (r"lora_rank|o_groups", 16),
-    (r"index_topk", 4),
+    (r"index_topk", 16),
     (r"d_state$|state_size$|ssm_state", 8),
     (r"n_groups?$|num_groups$|topk_group", 1),
     (r"experts_per_tok|(^|_)(top_?k|k)$|moe_topk", 2),

@@ -12,8 +12,8 @@ from torch import nn
 
 from gradscope.errors import InputsError, TargetError
 from gradscope.target.hf.guesses import feeds_several, guesses
+from gradscope.target.hf.settings import attribute_name, refuse_unknown
 from gradscope.target.hf.settle import settle
-from gradscope.target.hf.shrink import attribute_name, refuse_unknown
 from gradscope.target.infer.search import search_inputs
 from gradscope.target.infer.trial import Outcome
 from gradscope.target.inputs.batches import Batches

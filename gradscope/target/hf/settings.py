@@ -1,0 +1,50 @@
+"""Read a configuration of transformers: its settings, its parts, and what their names stand for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from gradscope.errors import TargetError
+from gradscope.target.nearest import did_you_mean
+
+UNREADABLE = object()
+
+
+def constructor_values(config: Any) -> dict[str, Any]:
+    """Return the values of a configuration that its constructor takes."""
+    names = [name for name in inspect.signature(type(config)).parameters if name not in ("kwargs", "args")]
+    return {name: value for name in names if (value := read_setting(config, name)) is not UNREADABLE}
+
+
+def read_setting(config: Any, name: str) -> Any:
+    """Return a setting, or UNREADABLE; a configuration refuses to tell one that differs from layer to layer."""
+    try:
+        return getattr(config, name, UNREADABLE)
+    except RuntimeError:
+        return UNREADABLE
+
+
+def parts_of(config: Any) -> dict[str, Any]:
+    """Return the configurations inside a composite one."""
+    return {k: v for k, v in vars(config).items() if hasattr(v, "to_dict") and hasattr(v, "model_type")}
+
+
+def attribute_name(cls: Any, key: str) -> str:
+    """Return the name under which a configuration keeps a common setting (GPT-2's n_layer for num_hidden_layers)."""
+    return str(getattr(cls, "attribute_map", {}).get(key, key))
+
+
+def refuse_unknown(config: Any, given: Mapping[str, Any]) -> None:
+    """Raise for a setting that a configuration does not have, naming the nearest.
+
+    Raises:
+        TargetError: If there is one.
+    """
+    known = [*constructor_values(config), *getattr(type(config), "attribute_map", {}), "num_labels"]
+    for key, part in parts_of(config).items():
+        known += [f"{key}.{name}" for name in constructor_values(part)]
+    for key in given:
+        if key not in known:
+            raise TargetError(f"A {config.model_type} configuration has no {key!r}.", rule=did_you_mean(key, known))
