@@ -32,6 +32,7 @@ def lines(rows: list[Row]) -> str:
 def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
     """Return docs/zoo.md."""
     arguments = {entry.target: entry.arguments for entry in catalogue}
+    num_waiting = len(arguments.keys() - {row.target for row in rows})
     table = [_line(name, _Tally([row for row in rows if row.target.startswith(f"{name}:")])) for name in LIBRARIES]
     stopped = [f"| `{row.target}` | {_cell([row.runs])} |" for row in rows if not row.ran]
     wrong = [
@@ -49,6 +50,7 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             "[zoo/results.csv](../zoo/results.csv), one row per architecture. The counts to compare with are read from",
             "the libraries' sources; [zoo/catalog.csv](../zoo/catalog.csv) names file and expression for each.",
             f"Of {len(rows)} architectures, {num_given} are given a factory argument, for fewer blocks or a size.",
+            f"The catalogue lists {num_waiting} more that build and take a step, which `--new --write` adds.",
             f"Measured on {_commits(rows)}; the last column of results.csv says which row is from which.",
             "",
             f"| library | {' | '.join(COLUMNS)} |",

@@ -179,3 +179,22 @@ def test_losses_of_a_detector_are_summed():
 
 def test_a_dict_with_metrics_beside_logits_is_no_loss():
     assert find_own({"logits": torch.randn(2, 3, requires_grad=True), "accuracy": torch.tensor(1.0)}) is None
+
+
+def test_scores_of_what_must_not_be_chosen_are_left_out_of_a_made_up_loss(write):
+    subject = load(
+        write("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.Linear(3, 4), nn.Linear(3, 4)
+            def forward(self, x):
+                scores = self.b(x).masked_fill(torch.arange(4) > 1, float("-inf"))
+                return {"scores": scores, "boxes": self.a(x)}
+        def batch():
+            return torch.ones(4, 3)
+    """)
+    )
+    assert "boxes" in subject.loss_origin.text
+    assert "scores" not in subject.loss_origin.text
+    assert math.isfinite(value(subject))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 
 from gradscope.errors import LossError, TargetError
@@ -110,8 +111,14 @@ def made_up(output: Any, batch: Batch, model: nn.Module) -> FoundLoss:
             rule="At least one output must be a floating tensor with a gradient.",
             hint="Check for .detach(), torch.no_grad(), argmax, or requires_grad=False on every parameter.",
         )
+    outputs = {path: tensor for path, tensor in outputs.items() if not _is_masked(tensor)} or outputs
     loss = MadeUpLoss([Term(path, kind_of(outputs[path], batch)) for path in covering(outputs, model)])
     return FoundLoss(loss, Origin(loss.describe(output), synthetic=True))
+
+
+def _is_masked(tensor: torch.Tensor) -> bool:
+    """Whether an output holds infinities and no NaN: scores of what must not be chosen, which no loss compares."""
+    return bool(tensor.detach().isinf().any()) and not bool(tensor.detach().isnan().any())
 
 
 def _usable(value: Callable[..., Any], targets: Targets | None, name: str, where: str) -> FoundLoss | None:
