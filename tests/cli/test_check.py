@@ -33,7 +33,7 @@ def good(tmp_path: Path) -> str:
 
 @pytest.fixture
 def bad(tmp_path: Path) -> str:
-    stack(12, decades_per_block=-0.4).save(tmp_path / "bad.json.gz")
+    stack(12, decades_per_block=-0.6).save(tmp_path / "bad.json.gz")
     return "bad.json.gz"
 
 
