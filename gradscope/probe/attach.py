@@ -59,6 +59,8 @@ class StepWatch(BackwardListener):
         self.roots: list[Handle | None] = []
         """The losses that backward passes started from, as they were (scaled)."""
         self.loss_scale: Handle | None = None
+        self.unscaled_loss: Handle | None = None
+        """The first loss before a GradScaler multiplied it."""
         self._level = level
         self._signals = signals
         self.stream = None if level == "params" else StreamWatch(model, tracker, rows, previous)
@@ -123,6 +125,8 @@ class StepWatch(BackwardListener):
             self.roots.extend(self.rows.keep(root) for root in backward.roots[:1] if root.numel() == 1)
             if self._scaler.scale is not None:
                 self.loss_scale = self.rows.keep(self._scaler.scale)
+            if self._scaler.loss is not None and self.unscaled_loss is None:
+                self.unscaled_loss = self.rows.keep(self._scaler.loss)
         self.parameters.started()
         self.outputs.keep_gradients = backward.retains
         self.outputs.listening = True

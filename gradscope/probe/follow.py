@@ -205,7 +205,8 @@ class Follower(OptimizerListener):
                 "events", step=self.number, kind="skipped", module="", call=0, op="GradScaler",
                 detail="the optimizer step was skipped: a gradient was not finite at this loss scale",
             )  # fmt: skip
-        outcome = self.session.record(self.number, watch, updates, learning_rate(next(iter(self.optimizers), None)))
+        lr = learning_rate(next(iter(self.optimizers), None))
+        outcome = self.session.record(self.number, watch, updates, lr, watch.unscaled_loss)
         self._look_closer(watch, updates, outcome)
 
     def _look_closer(self, watch: StepWatch, updates: Updates, outcome: Outcome) -> None:

@@ -260,3 +260,20 @@ def test_scope_is_used_again_and_nests():
     assert outer.recording.watched_steps == [0, 1, 2, 3, 4]
     assert inner.recording.watched_steps == [0, 2, 4]
     assert nothing_attached()
+
+
+def test_loss_that_is_infinite_only_when_scaled_is_no_fault():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    with watch(model, every=1) as scope:
+        for x in batches(3):
+            optimizer.zero_grad()
+            loss = model(x).square().mean() * 1e-4 + 3.0
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    losses = scope.recording.tables["steps"]["loss"]
+    assert all(3.0 < loss < 3.1 for loss in losses)
+    kinds = scope.recording.tables["events"]["kind"]
+    assert "nonfinite_forward" not in kinds

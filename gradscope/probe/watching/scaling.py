@@ -17,10 +17,12 @@ class LossScale:
 
     Attributes:
         scale: The scale last applied, a tensor on the scaler's device; None where none was.
+        loss: What it was applied to, where that was one number: scaled it may be infinite, and its gradients right.
     """
 
     def __init__(self) -> None:
         self.scale: torch.Tensor | None = None
+        self.loss: torch.Tensor | None = None
 
     def start(self) -> None:
         """Begin to notice."""
@@ -41,6 +43,8 @@ def _noticed(self: GradScaler, outputs: Any) -> Any:
     scaled = _original(self, outputs)
     current = self._scale
     if current is not None and self.is_enabled():
+        single = isinstance(outputs, torch.Tensor) and outputs.numel() == 1
         for watching in _watching:
             watching.scale = current.detach().clone()  # the scaler changes it in place after the step
+            watching.loss = outputs.detach() if single else None
     return scaled
