@@ -50,7 +50,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     if birth is not None and birth.made_by_update and flushed_regions(facts):
         return []
     hit = _parameters_hit(facts)
-    bad_loss = next((step for step in facts.steps if _bad(facts.losses.get(step))), None)
+    bad_loss = next((step for step in steps_taken(facts) if _bad(facts.losses.get(step))), None)
     if birth is None and not hit and bad_loss is None:
         return []
     if birth is None:
@@ -93,6 +93,15 @@ def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | Non
     verb = {"forward": "the forward pass", "backward": "the backward pass"}[birth.direction]
     lands = f"; it lands in the gradients of {count(len(hit), 'parameter')} ({listed(hit)})" if hit else ""
     return f"A NaN or infinity is born in {place}{operation} in {verb}{when}{lands}.{loss}"
+
+
+def steps_taken(facts: Facts) -> list[int]:
+    """Return the watched steps without those that a GradScaler skipped while it looked for its scale.
+
+    Where it skipped every one of them it is not looking, but failing: then all of them count.
+    """
+    skipped = {event.step for event in facts.events_of("skipped")}
+    return [step for step in facts.steps if step not in skipped] or list(facts.steps)
 
 
 def _when_updated(facts: Facts, birth: Birth) -> str:
@@ -159,7 +168,7 @@ def _from_events(facts: Facts) -> Birth | None:
 
 def _from_statistics(facts: Facts) -> Birth | None:
     """Return the first call with a non-finite output, else the last one (nearest to the loss) with such a gradient."""
-    for step in facts.steps:
+    for step in steps_taken(facts):
         row = _extreme_row(facts.call_forwards.get(step, {}), last=False)
         if row is not None:
             return _birth(facts, "forward", step, row)
@@ -182,7 +191,7 @@ def _birth(facts: Facts, direction: str, step: int, row: int) -> Birth:
 
 
 def _parameters_hit(facts: Facts) -> list[str]:
-    for step in facts.steps:
+    for step in steps_taken(facts):
         norms = facts.parameter_gradients.get(step, {})
         hit = [p.name for p in facts.trainable if _bad(norms.get(p.row))]
         if hit:
@@ -204,8 +213,8 @@ be finite: a padded row is dropped from the loss, but 0 · NaN in the backward p
 `clip_grad_norm_` passes it on in silence. A NaN lands far from where it is born, so the place matters more than the
 fact.""",
     false_positives="""
-With float16 and a GradScaler the first steps may overflow on purpose while the scale adapts; gradscope divides by the
-scale and reports what remains. Infinity that a model uses itself as a mask inside a module is not an output and not
+With float16 and a GradScaler the first steps may overflow on purpose while the scale adapts: steps that it skips do not
+count, unless it skips every watched one. Infinity that a model uses itself as a mask inside a module is not an output and not
 reported.""",
     example="""
 ```python

@@ -81,3 +81,20 @@ def test_a_product_that_overflows_after_some_steps_has_been_growing():
     grown = born(step=last, op="addmm", detail="inf came out of finite inputs (output 8x2)")
     assert "Lower the learning rate" in grown.advice
     assert "Lower the learning rate" not in born(step=0, op="addmm", detail="inf came out of finite inputs").advice
+
+
+def skipped(steps):
+    recording = copied(poisoned())
+    for step in steps:
+        add(recording.tables["events"], step=step, kind="skipped", module="", call=0, op="GradScaler")
+    return diagnose(recording)
+
+
+def test_steps_that_a_scaler_skips_do_not_count_unless_it_skips_all():
+    recording = poisoned()
+    bad = {row["step"] for row in recording.rows("call_stats") if not math.isfinite(row["forward_norm"] or 0.0)}
+    bad |= {row["step"] for row in recording.rows("steps") if not math.isfinite(row["loss"])}
+    steps = recording.tables["steps"]["step"]
+    assert [f.code for f in skipped(steps).findings].count("GS104") == 1
+    if bad < set(steps):
+        assert "GS104" not in [f.code for f in skipped(sorted(bad)).findings]
