@@ -18,6 +18,9 @@ from gradscope.probe.watching.optimizing import OptimizerListener
 from gradscope.probe.watching.parameters import traces
 from gradscope.probe.watching.updates import Updates
 
+_MOST_SKIPPED = 128
+"""Attempts at one step that a GradScaler may skip: it halves its scale at each, and float32 has 127 powers of two."""
+
 
 class Follower(OptimizerListener):
     """Watch chosen steps of one model in a loop that somebody else runs.
@@ -47,6 +50,7 @@ class Follower(OptimizerListener):
         self._cycle: set[int] = set()
         self._stepped: set[int] = set()
         self._skipped = False
+        self._num_skipped = 0
         self._went_wrong = False
         self._others_step = False
         """Whether the gradients that have come were used by an optimizer of another model: a generator's, say."""
@@ -64,7 +68,10 @@ class Follower(OptimizerListener):
     def stop(self) -> None:
         """Stop following; a step that is over, but for the next forward to say so, is kept."""
         optimizing.forget(self)
-        if self.watch is not None and (self._over or (self.watch.touched and not self.optimizers)):
+        tried_in_vain = self._skipped and not self._stepped and self.number > 0
+        if self.watch is not None and not tried_in_vain and (
+            self._over or (self.watch.touched and not self.optimizers)
+        ):
             self._finish()
         self._detach()
 
@@ -149,7 +156,11 @@ class Follower(OptimizerListener):
 
     def _finish_cycle(self) -> None:
         self._cycle = set(self._stepped) or self._cycle
-        self._next()
+        if self._skipped and not self._stepped and self._num_skipped < _MOST_SKIPPED:
+            self._num_skipped += 1
+            self._restart()  # no step was taken: the next batch tries again at a smaller scale
+        else:
+            self._next()
 
     def _forward_by_hand(self, module: nn.Module) -> None:
         """Count the steps that are not watched in a loop without an optimizer."""
@@ -200,6 +211,12 @@ class Follower(OptimizerListener):
             updates = Updates(self.session.model, watch.rows, changes=False)
         elif self._stepped:
             updates.after()
+        if self._num_skipped:
+            self.session.tables.add(
+                "events", step=self.number, kind="rescaled", module="", call=0, op="GradScaler",
+                detail=f"{self._num_skipped} attempts before this step were skipped: a gradient was not finite",
+            )  # fmt: skip
+            self._num_skipped = 0
         if self._skipped:
             self.session.tables.add(
                 "events", step=self.number, kind="skipped", module="", call=0, op="GradScaler",

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 
 import pytest
 import torch
@@ -277,3 +278,25 @@ def test_loss_that_is_infinite_only_when_scaled_is_no_fault():
     assert all(3.0 < loss < 3.1 for loss in losses)
     kinds = scope.recording.tables["events"]["kind"]
     assert "nonfinite_forward" not in kinds
+
+
+def test_attempts_that_a_grad_scaler_skips_are_no_steps():
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    taken, scale = 0, scaler.get_scale()
+    with watch(model, every=1) as scope:
+        for x in batches(20):
+            optimizer.zero_grad()
+            scaler.scale(model(x).square().mean() * 1e3).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            taken += scaler.get_scale() >= scale
+            scale = scaler.get_scale()
+    recording = scope.recording
+    assert 0 < taken < 20
+    assert recording.watched_steps == list(range(taken))
+    assert all(math.isfinite(norm) for norm in recording.tables["steps"]["grad_norm"])
+    (event,) = recording.rows("events")
+    assert (event["kind"], event["step"]) == ("rescaled", 0)
+    assert f"{20 - taken} attempts" in event["detail"]
