@@ -65,7 +65,7 @@ def find_stations(
     numbers = {site.node: number for number, site in enumerate(sites) if site.counted and site.alive}
     with_sites = {call for node in numbers for call in ancestry(sites[numbers[node]].call)}
     stations: list[Station] = []
-    streams = _streams(graph, dominators, set(numbers))
+    streams = _streams(graph, dominators, {node: sites[number] for node, number in numbers.items()})
     repeated = _repeated_sites([sites[number] for number in numbers.values()])
     if 2 * sum(node in numbers for stream in streams for node in stream) < len(repeated):
         streams = [sorted({node for site in repeated for node in _ends_of(site)})]
@@ -95,8 +95,9 @@ def _ends_of(site: Site) -> tuple[int, ...]:
     return (site.node,) if site.residual is None else (site.residual.join[0], site.node)
 
 
-def _streams(graph: Graph, dominators: Dominators, sums: set[int]) -> list[list[int]]:
-    """Return chains of dominators in the order in which they run."""
+def _streams(graph: Graph, dominators: Dominators, sites: dict[int, Site]) -> list[list[int]]:
+    """Return chains of dominators in the order in which they run. `sites` are those counted, by their sum."""
+    sums = set(sites)
     sources = [
         node
         for node in range(len(graph.nodes))
@@ -107,14 +108,23 @@ def _streams(graph: Graph, dominators: Dominators, sums: set[int]) -> list[list[
     ]
     chains: list[list[int]] = []
     used: set[int] = set()
-    while sources and len(chains) < _MAX_STREAMS:
+    for _ in range(_MAX_STREAMS):
+        if not sources:
+            break
         chain = dominators.chain(max(sources, key=_rank(graph, dominators, sums, used)))
         fresh = [node for node in chain if node not in used]
         if chains and not (sums & set(fresh) and _feeds(fresh, chain, chains[0])):
             break
-        chains.append(chain)
+        if not chains or sums & set(fresh) - _on_branches(chains[0], sites):
+            chains.append(chain)
         used.update(chain)
     return _one_after_another(chains, sums)
+
+
+def _on_branches(chain: list[int], sites: dict[int, Site]) -> set[int]:
+    """What lies on the branches of a stream's blocks: a sum that a position enters there is no stream of its own."""
+    residuals = [site.residual for node in chain if (site := sites.get(node)) is not None]
+    return set().union(*(residual.region.members for residual in residuals if residual is not None))
 
 
 def _one_after_another(chains: list[list[int]], sums: set[int]) -> list[list[int]]:
