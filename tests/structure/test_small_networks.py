@@ -252,3 +252,92 @@ class Inner(nn.Module):
 
 def test_a_raw_input_is_added_twice() -> None:
     assert structure_of(Attending(), torch.randn(4, T, D)).num_residual == 2
+
+
+# The stream -----------------------------------------------------------------------------------------------------------
+
+
+class SharedValues(nn.Module):
+    """Blocks that are handed the first block's values: gradients have a way round every sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(D, D), nn.Linear(D, 3)
+        self.blocks = nn.ModuleList(nn.ModuleDict({"n": nn.LayerNorm(D), "v": nn.Linear(D, D)}) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x, first = self.inp(x), None
+        for block in self.blocks:
+            h = block["n"](x)
+            value = block["v"](h)
+            first = value if first is None else first
+            x = x + (h @ h.mT).softmax(-1) @ (value + first)
+        return self.out(x)
+
+
+def test_the_stream_follows_the_skips_where_something_is_handed_past_it() -> None:
+    structure = structure_of(SharedValues(), torch.randn(4, T, D))
+    assert structure.num_residual == 6
+    assert len(structure.stations) == 7  # the start and every sum
+
+
+class Positioned(nn.Module):
+    """Blocks whose branch has a sum of its own, behind positions that are made anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(D, D), nn.Linear(D, 3)
+        self.positions = nn.Linear(D, D)
+        self.blocks = nn.ModuleList(nn.ModuleList([mlp(), mlp(), mlp()]) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.inp(x)
+        for begin, inner, end in self.blocks:
+            y = begin(x) + self.positions(torch.arange(float(T))[:, None] * torch.ones(D))
+            x = x + end(y + inner(y))
+        return self.out(x)
+
+
+def test_positions_on_a_branch_start_no_stream() -> None:
+    structure = structure_of(Positioned(), torch.randn(4, T, D))
+    assert [station.kind for station in structure.stations].count("start") == 1
+    assert len(structure.stations) == 4
+
+
+def center(x: torch.Tensor) -> torch.Tensor:
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize("norm", [center, lambda x: x / x.norm(dim=-1, keepdim=True)], ids=["centred", "length"])
+def test_a_norm_by_hand_before_the_branch(norm: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    structure = structure_of(Net(lambda m, x: x + m.f(norm(x) * m.scale)), torch.randn(4, T, D))
+    assert [site.placement for site in structure.sites] == ["pre"]
+
+
+def test_a_norm_without_statistics() -> None:
+    alpha = nn.Parameter(torch.tensor(0.5))
+    structure = structure_of(Net(lambda m, x: x + m.f(m.scale * torch.tanh(alpha * x) + m.scale)), torch.randn(4, T, D))
+    assert [site.placement for site in structure.sites] == ["pre"]
+
+
+def test_a_search_that_gave_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradscope.probe.structure.residual._LEAST_BUDGET", 0)
+    monkeypatch.setattr("gradscope.probe.structure.residual._BUDGET_PER_NODE", 0)
+    monkeypatch.setattr("gradscope.probe.structure.residual.LONGEST_ONCE_SPENT", 2)
+    structure = structure_of(Net(additive_u_net), torch.randn(4, T, D))
+    assert any("longer than" in what for what, _ in structure.confessions)
+
+
+def test_a_tensor_fed_to_a_thousand_blocks() -> None:
+    class Fed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inp, self.step, self.out = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = state = self.inp(x)
+            for _ in range(1100):
+                state = torch.tanh(self.step(state) + x)
+            return self.out(state)
+
+    assert structure_of(Fed(), torch.randn(2, D)).num_residual <= 1

@@ -13,6 +13,7 @@ from typing import Any
 
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.normalised import normaliser
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, ancestry
@@ -71,12 +72,35 @@ def find_stations(
         streams = [sorted({node for site in repeated for node in _ends_of(site)})]
     for chain in streams:
         stations += _stations_of(graph, places, sites, numbers, chain, parents, with_sites)
+    along = _along_skips(graph, {node: sites[number] for node, number in numbers.items()})
+    if 2 * len(stations) < sum(node in numbers for node in along):
+        stations = _stations_of(graph, places, sites, numbers, along, parents, with_sites)
     names = _several(stations)
     for station in stations:
         if station.name in names and station.call is not None and station.call.module == station.name:
             station.name = f"{station.name}@{station.call.call}"
     _assign_depths(sites, stations)
     return stations
+
+
+def _along_skips(graph: Graph, sites: dict[int, Site]) -> list[int]:
+    """The longest line of sums that add to one another, with the joins.
+
+    It is the stream where something is handed past it to every block, such as the first block's values: gradients have
+    a way round each sum then.
+    """
+    before: dict[int, int | None] = {}
+    length: dict[int, int] = {}
+    for number, site in sorted(sites.items()):
+        ends = settled_from(graph, site.residual.join) if site.residual is not None else ()
+        last = before[number] = next((end for end in ends if end in length), None)
+        length[number] = 1 + (length[last] if last is not None else 0)
+    node = max(length, key=length.__getitem__, default=None)
+    line: set[int] = set()
+    while node is not None:
+        line.update(_ends_of(sites[node]))
+        node = before[node]
+    return sorted(line)
 
 
 def _repeated_sites(sites: list[Site]) -> list[Site]:

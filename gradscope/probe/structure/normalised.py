@@ -32,14 +32,39 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
             elif effect is Effect.HAND_ON and len(graph.inputs[node]) == 1:
                 aliases.add((node, 0))
                 stack.append((node, 0))
-            elif is_normalising(graph, node, aliases):
+            elif is_normalising(graph, node, aliases) or _squashes(graph, node):
                 scaled = node
+            elif _centres(graph, node, aliases):
+                aliases.add((node, 0))
+                stack.append((node, 0))
             else:
                 others.append(node)
     if scaled is None:
         return None
     # Besides the division only the statistics may read the tensor: powers, means, differences from the mean.
     return scaled if all(node < scaled and _leads_to(graph, node, scaled) for node in others) else None
+
+
+def _centres(graph: Graph, node: int, aliases: set[Tensor]) -> bool:
+    """Tell whether a node subtracts its mean from a tensor."""
+    inputs = [(source, number) for source, number, _ in graph.inputs[node]]
+    if graph.names[node] != "Sub" or len(inputs) != 2 or inputs[0] not in aliases:  # noqa: PLR2004 - tensor and mean
+        return False
+    mean = inputs[1][0]
+    return graph.names[mean] == "Mean" and any((source, n) in aliases for source, n, _ in graph.inputs[mean])
+
+
+def _squashes(graph: Graph, node: int) -> bool:
+    """Tell whether a node begins a norm without statistics: a learnt factor, tanh, a learnt factor (Zhu 2025, DyT)."""
+    for name in ("Mul", "Tanh", "Mul"):
+        learnt = any(graph.parametric[source] for source, _, _ in graph.inputs[node])
+        if graph.names[node] != name or (name == "Mul") != learnt:
+            return False
+        readers = graph.readers((node, 0))
+        if name == "Tanh" and len(readers) != 1:
+            return False
+        node = readers[0][0] if readers else node
+    return True
 
 
 def is_normalising(graph: Graph, node: int, aliases: set[Tensor] | None = None) -> bool:

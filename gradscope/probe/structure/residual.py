@@ -62,7 +62,7 @@ a loop that compares each step with the first would need as many as it has steps
 _LEAST_BUDGET = 20_000
 _FED = 2
 """A tensor that so many operations read is handed to block after block; a long skip is read at its two ends."""
-_CHEAP = 300
+LONGEST_ONCE_SPENT = 300
 """Once that is spent, no branch longer than this is followed."""
 
 
@@ -85,6 +85,8 @@ class Finder:
         self._coupling: dict[int, list[Residual]] = {}
         """Sums of two parts of one tensor that are residual where the other part is added to next."""
         self.spent = 0
+        self.gave_up = 0
+        """Sums whose branch was too long to be followed once the budget was spent."""
         self.budget = max(_BUDGET_PER_NODE * len(graph.nodes), _LEAST_BUDGET)
         self.factor_of = factor_of
 
@@ -171,10 +173,11 @@ class Finder:
                 return
 
     def _search(self, node: int, skip: Term, branch: Term) -> Residual | None:
-        limit = _CHEAP if self.spent > self.budget else self.budget
+        limit = LONGEST_ONCE_SPENT if self.spent > self.budget else self.budget
         search = Search(self.graph, self.found, self.factor_of, limit)
         meeting = search.meet(skip, branch)
         self.spent += len(search.visited)
+        self.gave_up += len(search.visited) > limit
         if meeting is None:
             return None
         return Residual(node, meeting.link.tensor, skip, branch, meeting.link, meeting.region)
@@ -197,8 +200,8 @@ def _rank(residual: Residual) -> tuple[int, ...]:
 
 def find_residuals(
     graph: Graph, recorder: AdditionRecorder, places: Places, *, unseen: Callable[[int], bool]
-) -> dict[int, list[Residual]]:
-    """Find the residual additions of a graph, by node.
+) -> tuple[dict[int, list[Residual]], int]:
+    """Find the residual additions of a graph, by node; and how many pairs of terms were too far apart to be followed.
 
     Args:
         graph: The graph behind the losses.
@@ -221,7 +224,7 @@ def find_residuals(
         if len(terms) > 1 and _same_shape(graph, node, terms):
             finder.decide(node, terms)
     finder.drop_injections()
-    return {**finder.found, **finder.concatenations}
+    return {**finder.found, **finder.concatenations}, finder.gave_up
 
 
 _ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "ScatterAdd"})

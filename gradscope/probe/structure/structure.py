@@ -19,7 +19,7 @@ from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, Span
 from gradscope.probe.structure.plan import Plan, plan_of
 from gradscope.probe.structure.recurrence import mark_recurrent
-from gradscope.probe.structure.residual import find_residuals
+from gradscope.probe.structure.residual import LONGEST_ONCE_SPENT, find_residuals
 from gradscope.probe.structure.sites import Site, describe
 from gradscope.probe.watching.rows import Rows
 
@@ -98,7 +98,7 @@ def analyse(
     dominators = Dominators(graph, ends)
     places = Places(graph, recorder.spans)
     scripted = _scripted(model)
-    found = find_residuals(graph, recorder, places, unseen=lambda node: _ran_in(places, node, scripted))
+    found, gave_up = find_residuals(graph, recorder, places, unseen=lambda node: _ran_in(places, node, scripted))
     factors = recorder.factors
     sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
     mark_recurrent(graph, sites, recorder.additions.values())
@@ -115,7 +115,7 @@ def analyse(
         stations=stations,
         roles=roles_of(graph, model),
         takes_part=_parameters(graph, dominators, model),
-        confessions=_confessions(graph, recorder, sites, plans),
+        confessions=_confessions(graph, gave_up, sites, plans),
         signature=signature,
         plans=plans,
         graph=graph,
@@ -178,7 +178,7 @@ def _reached(graph: Graph, dominators: Dominators) -> set[int]:
 
 
 def _confessions(
-    graph: Graph, recorder: AdditionRecorder, sites: list[Site], plans: list[Plan | None]
+    graph: Graph, gave_up: int, sites: list[Site], plans: list[Plan | None]
 ) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     opaque = sorted(
@@ -193,6 +193,11 @@ def _confessions(
         found.append(
             ("residual additions inside TorchScript", "TorchScript had already fused the operations of a block")
         )
+    if gave_up:
+        found.append((
+            f"whether sums are residual where a branch is longer than {LONGEST_ONCE_SPENT} operations",
+            f"the search had looked at its share of operations; it gave up {gave_up} times",
+        ))  # fmt: skip
     inexact = [site.name for site, plan in zip(sites, plans, strict=True) if plan is not None and plan.inexact]
     if inexact:
         found.append((
