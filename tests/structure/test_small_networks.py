@@ -257,32 +257,44 @@ def test_a_raw_input_is_added_twice() -> None:
 # The stream -----------------------------------------------------------------------------------------------------------
 
 
+class Attend(nn.Module):
+    """Attention whose values are averaged with those of the first block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n, self.v = nn.LayerNorm(D), nn.Linear(D, D)
+
+    def forward(self, x: torch.Tensor, first: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        h = self.n(x)
+        value = self.v(h)
+        first = value if first is None else first
+        return x + (h @ h.mT).softmax(-1) @ (value + first), first
+
+
 class SharedValues(nn.Module):
     """Blocks that are handed the first block's values: gradients have a way round every sum."""
 
     def __init__(self) -> None:
         super().__init__()
         self.inp, self.out = nn.Linear(D, D), nn.Linear(D, 3)
-        self.blocks = nn.ModuleList(nn.ModuleDict({"n": nn.LayerNorm(D), "v": nn.Linear(D, D)}) for _ in range(6))
+        self.blocks = nn.ModuleList(nn.ModuleList([Attend(), Inner()]) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x, first = self.inp(x), None
-        for block in self.blocks:
-            h = block["n"](x)
-            value = block["v"](h)
-            first = value if first is None else first
-            x = x + (h @ h.mT).softmax(-1) @ (value + first)
+        for attend, feed in self.blocks:
+            x, first = attend(x, first)
+            x = feed(x)
         return self.out(x)
 
 
 def test_the_stream_follows_the_skips_where_something_is_handed_past_it() -> None:
     structure = structure_of(SharedValues(), torch.randn(4, T, D))
-    assert structure.num_residual == 6
-    assert len(structure.stations) == 7  # the start and every sum
+    assert structure.num_residual == 8
+    assert len(structure.stations) == 9  # the start and every sum
 
 
 class Positioned(nn.Module):
-    """Blocks whose branch has a sum of its own, behind positions that are made anew."""
+    """Blocks, the last of which has a sum of its own on its branch, behind positions that are made there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -293,8 +305,11 @@ class Positioned(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.inp(x)
         for begin, inner, end in self.blocks:
-            y = begin(x) + self.positions(torch.arange(float(T))[:, None] * torch.ones(D))
-            x = x + end(y + inner(y))
+            y = begin(x)
+            if end is self.blocks[-1][-1]:
+                y = y + self.positions(torch.arange(float(T))[:, None] * torch.ones(D))
+                y = y + inner(y)
+            x = x + end(y)
         return self.out(x)
 
 

@@ -325,7 +325,7 @@ def _sum_sequence(result: torch.Tensor) -> int | None:
 
 _INSIDE: dict[str, bool] = {}
 _TORCH_FOLDER = str(Path(torch.__file__).parent) + "/"
-_OUR_FOLDER = str(Path(__file__).parent) + "/"
+_OUR_FOLDER = str(Path(__file__).parents[1]) + "/"
 
 
 def _written_at(frame: FrameType | None) -> tuple[CodeType | None, int | None]:
