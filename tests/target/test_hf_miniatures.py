@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.errors import MissingLibraryError
 from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.names import named
+from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import tiny
 from gradscope.target.infer.guess import BATCH, Guess, make
 from gradscope.target.infer.lessons import lessons
@@ -124,3 +126,12 @@ def test_an_input_that_the_message_asks_for_by_name_is_given() -> None:
     given = next(inputs["token_type_ids"] for inputs in learnt if "token_type_ids" in inputs)
     assert (given.shape, given.high) == ((BATCH, 20), 1)
     assert not any("position_ids" in inputs for inputs in learnt)
+
+
+def test_a_library_that_a_model_cannot_be_built_without_is_named() -> None:
+    wanted = ImportError("MadeUp requires the natten library but it was not found in your environment. You can install")
+    error = _unbuildable("made-up", "hf:made-up", wanted)
+    assert isinstance(error, MissingLibraryError)
+    assert "needs natten" in str(error)
+    assert "default configuration raised KeyError" in str(_unbuildable("made-up", "hf:made-up", KeyError("width")))
+    assert "no model class" in str(_unbuildable("made-up", "hf:made-up", None))

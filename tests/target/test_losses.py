@@ -198,3 +198,18 @@ def test_scores_of_what_must_not_be_chosen_are_left_out_of_a_made_up_loss(write)
     assert "boxes" in subject.loss_origin.text
     assert "scores" not in subject.loss_origin.text
     assert math.isfinite(value(subject))
+
+
+def test_a_model_that_is_frozen_as_a_whole_says_so(write):
+    target = write("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Linear(3, 4).requires_grad_(False)
+            def forward(self, x):
+                return self.a(x)
+        def batch():
+            return torch.ones(4, 3)
+    """)
+    with pytest.raises(LossError, match="None of the model's parameters is trainable"):
+        load(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradscope.errors import GradscopeError, InputsError, TargetError
+from gradscope.errors import GradscopeError, InputsError, MissingLibraryError, TargetError
 from gradscope.target.blame import raised
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several, guesses
@@ -22,6 +23,7 @@ from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import Inferred, first_candidates, search_inputs
 
+NEEDED_LIBRARY = re.compile(r"requires the (\S+) library")
 MOST_CLASSES = 3
 MOST_PARAMETERS = 300_000_000
 """More than that, with widths kept, is too much for a step of a second."""
@@ -97,8 +99,12 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
 def _unbuildable(model_type: str, label: str, failure: Exception | None) -> GradscopeError:
     if failure is None:
         return TargetError(f"transformers has no model class for {model_type!r} that runs in PyTorch.")
+    if isinstance(failure, ImportError) and (library := NEEDED_LIBRARY.search(str(failure))):
+        return MissingLibraryError(
+            f"{label} needs {library[1]}, which is not installed.", hint=f"pip install {library[1]}"
+        )
     doing = f"Building {label} from its default configuration"
-    return raised(failure, doing, TargetError, f"Give what it needs: gradscope inspect {label} -a key=value")
+    return raised(failure, doing, TargetError, f"gradscope inspect {label} -a key=value, with a setting that it needs")
 
 
 @dataclass(frozen=True)
