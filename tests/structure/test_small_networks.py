@@ -277,13 +277,13 @@ class SharedValues(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.inp, self.out = nn.Linear(D, D), nn.Linear(D, 3)
-        self.blocks = nn.ModuleList(nn.ModuleList([Attend(), Inner()]) for _ in range(4))
+        self.blocks = nn.ModuleList(nn.ModuleDict({"attend": Attend(), "feed": Inner()}) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x, first = self.inp(x), None
-        for attend, feed in self.blocks:
-            x, first = attend(x, first)
-            x = feed(x)
+        for block in self.blocks:
+            x, first = block["attend"](x, first)
+            x = block["feed"](x)
         return self.out(x)
 
 
