@@ -26,6 +26,7 @@ zoo:
 	$(ZOO_VENV)/bin/pip install --quiet -r zoo/requirements.txt -e . --group test
 	GRADSCOPE_TRAINERS=required $(ZOO_VENV)/bin/python -m pytest tests/probe/test_trainers.py
 	$(ZOO_VENV)/bin/python -m zoo $(ZOO_ARGS)
+	$(ZOO_VENV)/bin/python -m zoo.flows
 
 bench:
 	$(BIN)/python -m benchmarks
