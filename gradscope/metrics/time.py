@@ -37,6 +37,15 @@ class TimeProfile:
         return None if self.decades is None else self.decades / (len(self.grad_norm) - 1)
 
     @property
+    def decades_reached(self) -> float | None:
+        """The same down to the first call that any gradient reaches.
+
+        It is very small where the gradient of the calls before that was rounded to zero. A call whose result nobody
+        uses has a zero gradient as well, with an ordinary one right behind it.
+        """
+        return log10_ratio(self.grad_norm[self.num_unreached], self.grad_norm[-1])
+
+    @property
     def num_unreached(self) -> int:
         """How many of the first calls receive a gradient of exactly zero although later ones do not."""
         first = next((t for t, norm in enumerate(self.grad_norm) if norm), None)

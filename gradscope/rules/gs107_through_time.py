@@ -44,8 +44,9 @@ def _is_time(facts: Facts, time: TimeProfile) -> bool:
 def _severity(time: TimeProfile, thresholds: Levels) -> Severity | None:
     decades = time.decades
     if decades is None:
-        reached = time.grad_norm[-1]
-        return "error" if time.num_unreached and reached else None
+        reached = time.decades_reached
+        faded = time.num_unreached and reached is not None and reached <= -thresholds["warn_decades"]
+        return "error" if faded else None
     if decades <= -thresholds["decades"] or decades >= thresholds["exploding_decades"]:
         return "error"
     return "warning" if decades <= -thresholds["warn_decades"] else None

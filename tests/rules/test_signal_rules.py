@@ -210,6 +210,13 @@ def test_a_gradient_that_underflows_through_time_vanishes():
     assert finding.evidence["unreached_calls"] > 10
 
 
+def test_a_first_call_whose_result_nobody_uses_has_not_faded():
+    recording = edit(
+        recurrent(-1), "call_stats", "grad_norm", lambda row: 0.0 if row["call"] == 0 else row["grad_norm"]
+    )
+    assert not found(recording, "GS107")
+
+
 def test_one_activation_shared_by_all_layers_is_not_time():
     recording = recurrent(-18)
     kept = {column: values[:-1] for column, values in recording.tables["parameters"].items()}
