@@ -42,6 +42,7 @@ _TABLE: tuple[tuple[str, int], ...] = (
     # widths
     (r"(intermediate|inner|feed_?forward|ffn|mlp|linear_units|d_ff|dim_ff|dff)\w*$", INNER),
     (r"hidden_size_per_layer_input", 16),
+    (r"^hidden_size_global$", WIDTH),
     (
         r"^(\w+_)?(hidden_size|d_model|n_embd|embed_dim|embeds?_dim|embedding_size|embedding_dim|embed_size|hidden_dim|emb_dim|"
         r"model_dim|projection_dim|proj_size|projection_size|project_dim|proj_dim|width|output_dim|out_dim|attention_hidden_size)$",

@@ -105,7 +105,8 @@ def made_up(output: Any, batch: Batch, model: nn.Module) -> FoundLoss:
         for path, tensor in differentiable(output).items()
         if tensor.is_floating_point() or tensor.is_complex()
     }
-    if not outputs and not any(parameter.requires_grad for parameter in model.parameters()):
+    trainable = [parameter.requires_grad for parameter in model.parameters()]
+    if not outputs and trainable and not any(trainable):
         raise LossError(
             "None of the model's parameters is trainable: all have requires_grad=False.",
             hint="Unfreeze some, or give an argument of the model's that does (-a key=value).",
