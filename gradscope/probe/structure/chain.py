@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradscope.probe.structure.additions import Factor
 from gradscope.probe.structure.graph import Graph, Tensor
-from gradscope.probe.structure.lineage import depends_on, unshaped
+from gradscope.probe.structure.lineage import mixed_streams
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import Part, part_of
 from gradscope.probe.structure.terms import Product, Term
@@ -106,7 +106,7 @@ def follow(graph: Graph, link: Link, found: dict[int, list[Residual]], factor_of
         if len(moving) == 1:
             yield _further(link, moving[0][:2])
     elif effect is Effect.PROJECT and len(data) == 2 and not link.projection:  # noqa: PLR2004 - the two factors
-        yield from _past_mixing(graph, link, (data[0][:2], data[1][:2]))
+        yield from _past_mixing(graph, link)
     elif effect is Effect.BEND and len(data) == 1 and _may_bend(graph, link):
         yield _further(link, data[0][:2], bent=True)
     elif (effect in _LAYERS or graph.names[node] in _POOLING) and len(data) == 1 and not link.sums:
@@ -171,11 +171,9 @@ def _past_factor(graph: Graph, link: Link, data: list[tuple[int, int, int]], fac
             yield _further(link, (second, two), scale=None, gates=(*link.gates, (first, one)))
 
 
-def _past_mixing(graph: Graph, link: Link, factors: tuple[Tensor, Tensor]) -> Iterator[Link]:
-    """Step over a product of streams with a matrix computed from them, as dynamic hyper-connections mix theirs."""
-    for streams, matrix in (factors, factors[::-1]):
-        if depends_on(graph, matrix, unshaped(graph, streams)):
-            yield _further(link, streams, scale=None, gates=(*link.gates, matrix))
+def _past_mixing(graph: Graph, link: Link) -> Iterator[Link]:
+    for streams, matrix in mixed_streams(graph, link.tensor[0]):
+        yield _further(link, streams, scale=None, gates=(*link.gates, matrix))
 
 
 def constant_of(graph: Graph, node: int, factor_of: FactorOf) -> float | None:

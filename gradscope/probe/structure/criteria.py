@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
-from gradscope.probe.structure.lineage import depends_on, projected_from, weights_of
+from gradscope.probe.structure.lineage import depends_on, mixed_streams, projected_from, unshaped, weights_of
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.region import PURE, WORKED, Region
 from gradscope.probe.structure.terms import Term, adder_of
@@ -39,7 +39,7 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # rotary embedding, polynomials, biases; a difference f(x) - x
     if region.reweighs and (link.scale is None or not region.reach & WORKED):
         return False  # the D of a state space, a normalisation written by hand
-    if link.parts and region.disjoint(link.parts) and not _merges_halves(graph, join, link, region):
+    if _reads_another_part(graph, join, link, region):
         return False  # another time step, another split
     if region.modulates or (region.residuals and region.only_added):
         return False  # a score, position or state handed from branch to branch
@@ -124,6 +124,16 @@ def _is_worked_on(graph: Graph, region: Region) -> bool:
                 seen.add((node, 0))
                 stack.append((node, 0))
     return False
+
+
+def _reads_another_part(graph: Graph, join: Tensor, link: Link, region: Region) -> bool:
+    """Tell whether skip and branch read parts of the join that have nothing to do with each other.
+
+    Halves that are merged again do, and so do streams that were mixed before one of them is read.
+    """
+    if not link.parts or not region.disjoint(link.parts) or _merges_halves(graph, join, link, region):
+        return False
+    return not any(mixed_streams(graph, unshaped(graph, join)[0]))
 
 
 def _inside_unit(graph: Graph, join: Tensor, region: Region) -> bool:

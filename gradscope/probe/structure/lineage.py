@@ -51,6 +51,15 @@ def unshaped(graph: Graph, tensor: Tensor) -> Tensor:
     return tensor
 
 
+def mixed_streams(graph: Graph, node: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (streams, matrix) where a node multiplies streams with a matrix computed from them: hyper-connections."""
+    data = graph.data(node)
+    if graph.effects[node] is Effect.PROJECT and len(data) == 2:  # noqa: PLR2004 - the two factors
+        for streams, matrix in (data, data[::-1]):
+            if depends_on(graph, matrix, unshaped(graph, streams)):
+                yield streams, matrix
+
+
 def settled_from(graph: Graph, tensor: Tensor) -> Iterator[int]:
     """Yield the nodes a tensor goes back to through norms and activations alone: the sums it may be made of."""
     for _ in range(MAX_UNARY):
