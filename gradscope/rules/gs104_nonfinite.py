@@ -214,8 +214,8 @@ be finite: a padded row is dropped from the loss, but 0 · NaN in the backward p
 fact.""",
     false_positives="""
 With float16 and a GradScaler the first steps may overflow on purpose while the scale adapts: steps that it skips do not
-count, unless it skips every watched one. Infinity that a model uses itself as a mask inside a module is not an output and not
-reported.""",
+count, unless it skips every watched one. Infinity that a model uses itself as a mask inside a module is not an output
+and not reported.""",
     example="""
 ```python
 scores = scores.masked_fill(~keep[:, None, :], float("-inf"))   # one sequence has no token to keep:
