@@ -99,8 +99,8 @@ def main(targets: list[str]) -> int:
     for target in targets or FORMS:
         compared, inexact, worst = compare(target, known[target])
         wrong += worst > TOLERANCE
-        form = FORMS.get(target, "")
-        print(f"{target:30.30} {compared:3} equal, {inexact:3} said to be inexact, error {worst:.1e}  {form}", flush=True)
+        counts = f"{compared:3} equal, {inexact:3} said to be inexact"
+        print(f"{target:30.30} {counts}, error {worst:.1e}  {FORMS.get(target, '')}", flush=True)
     return min(wrong, 1)
 
 
