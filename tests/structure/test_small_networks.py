@@ -228,6 +228,23 @@ def test_first_block_of_one_layer_on_a_raw_input(dtype: torch.dtype) -> None:
     assert structure_of(OnRawInput(dtype), torch.randn(4, T, D, dtype=dtype)).num_residual == 3
 
 
+class OnViewOfData(nn.Module):
+    """A view of the input is told to need a gradient, as speech models do for checkpoints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.f = mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        view = x[:, None]
+        view.requires_grad = True
+        return view + self.f(view)
+
+
+def test_a_view_of_data_that_is_told_to_need_a_gradient() -> None:
+    assert structure_of(OnViewOfData(), torch.randn(4, T, D)).num_residual == 1
+
+
 class Attending(nn.Module):
     """Cross-attention that adds to its query inside, and whose caller adds the query again."""
 

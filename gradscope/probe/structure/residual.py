@@ -56,7 +56,7 @@ class Residual:
         return self.region.entries
 
 
-_BUDGET_PER_NODE = 10
+_BUDGET_PER_NODE = 4
 """Operations looked at on branches, per operation of the graph. Networks need 1 to 3, since branches hardly overlap;
 a loop that compares each step with the first would need as many as it has steps."""
 _LEAST_BUDGET = 20_000

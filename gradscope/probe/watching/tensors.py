@@ -88,8 +88,10 @@ def edge_of(tensor: torch.Tensor) -> Edge:
     node = tensor.grad_fn
     if node is not None:
         return Edge(node, tensor.output_nr)
-    # A view of a leaf that was taken under no_grad says that it requires grad, but has no place in the graph.
-    edge = get_gradient_edge(tensor._base if tensor._base is not None else tensor)
+    # A view of a leaf that was taken under no_grad says that it requires grad, but has no place in the graph. A view of
+    # plain data that was told to require grad is a leaf itself.
+    base = tensor._base
+    edge = get_gradient_edge(base if base is not None and base.requires_grad else tensor)
     return Edge(edge.node, edge.output_nr)
 
 
