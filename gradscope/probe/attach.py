@@ -94,6 +94,7 @@ class StepWatch(BackwardListener):
                     stack.callback(self.stream.close)
                 if self.evidence is not None:
                     stack.enter_context(self.evidence)
+                stack.callback(self.tracker.release)
                 stack.callback(self._modes.close)
                 stack.enter_context(self.tracker)
             listen(self)

@@ -22,7 +22,6 @@ from gradscope.probe.watching.replay import Replay
 from gradscope.probe.watching.tensors import (
     Edge,
     edge_of,
-    given,
     inside_transform,
     listed,
     num_elements,
@@ -56,21 +55,20 @@ class Call:
         module: The module's (first) name in the model, "" for the model itself.
         call: Which call of that module in this step, from 0.
         parent: The call it ran inside of, None for an outermost one.
-        inputs: The gradient edges of the tensors that went in (those that have one).
-        outputs: The gradient edges of the tensors that came out (those that have one), in order.
+        outputs: The gradient edges of the tensors that came out (those that have one), in order; they hold the graph
+            until `CallTracker.release`.
         shape: Shape of the main output (the first floating tensor, else the first tensor), None without tensors.
         dtype: Its dtype without "torch.", None without tensors.
         differentiable: Whether the call ran with gradients enabled.
     """
 
-    __slots__ = ("call", "differentiable", "dtype", "inputs", "module", "outputs", "parent", "row", "shape")
+    __slots__ = ("call", "differentiable", "dtype", "module", "outputs", "parent", "row", "shape")
 
     def __init__(self, module: str, call: int, parent: Call | None) -> None:
         self.row = -1
         self.module = module
         self.call = call
         self.parent = parent
-        self.inputs: tuple[Edge, ...] = ()
         self.outputs: tuple[Edge, ...] = ()
         self.shape: tuple[int, ...] | None = None
         self.dtype: str | None = None
@@ -134,6 +132,11 @@ class CallTracker:
         _deactivate(self)
         self.stack.clear()
 
+    def release(self) -> None:
+        """Let go of the graph; what the calls were stays known."""
+        for call in self.calls:
+            call.outputs = ()
+
     def reset(self) -> None:
         """Forget the calls of the last step; the names stay."""
         self.calls = []
@@ -171,9 +174,7 @@ class CallTracker:
             self.given = self.given or shapes_in((args, kwargs))
             if self.on_outermost is not None:
                 self.on_outermost(module, args, kwargs)
-        if call.differentiable and not inside_transform():
-            call.inputs = tuple([edge_of(tensor) for tensor in given(args, kwargs) if tensor.requires_grad])
-        elif not call.differentiable:
+        if not call.differentiable:
             self._replay.expect(call, args, kwargs)
         for listener in self.listeners:
             if listener.entered is not None:

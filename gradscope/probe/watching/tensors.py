@@ -43,13 +43,6 @@ def listed(value: Any) -> list[torch.Tensor]:
     return list(tensors_in(value))
 
 
-def given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Return every tensor among the arguments of a call; most calls have one."""
-    if not kwargs and len(args) == 1 and isinstance(args[0], torch.Tensor):
-        return [args[0]]
-    return list(tensors_in((args, kwargs)))
-
-
 def _walk(value: Any, attributes: bool, depth: int, seen: set[int]) -> Iterator[torch.Tensor]:
     if depth > _MAX_NESTING or id(value) in seen or isinstance(value, _PLAIN):
         return
