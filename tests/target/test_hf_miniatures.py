@@ -13,7 +13,7 @@ from gradscope.target.hf.names import named
 from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import tiny
 from gradscope.target.infer.guess import BATCH, Guess, make
-from gradscope.target.infer.lessons import is_models_own_fault, lessons
+from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
 
@@ -135,9 +135,3 @@ def test_a_library_that_a_model_cannot_be_built_without_is_named() -> None:
     assert "needs natten" in str(error)
     assert "default configuration raised KeyError" in str(_unbuildable("made-up", "hf:made-up", KeyError("width")))
     assert "no model class" in str(_unbuildable("made-up", "hf:made-up", None))
-
-
-def test_as_many_placeholders_as_features_that_do_not_match_are_no_matter_of_inputs() -> None:
-    assert is_models_own_fault("Image features and image tokens do not match, tokens: 20, features: 20")
-    assert not is_models_own_fault("Image features and image tokens do not match, tokens: 64, features: 20")
-    assert not is_models_own_fault("mat1 and mat2 shapes cannot be multiplied (20x20 and 20x3)")

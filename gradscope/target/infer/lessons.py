@@ -109,15 +109,6 @@ def lessons(
     yield from _by_numbers(message, candidate)
 
 
-def is_models_own_fault(message: str) -> bool:
-    """Whether as many placeholders as features do not match all the same: their widths differ, whatever the inputs."""
-    for pattern in PLACEHOLDERS:
-        if match := pattern.search(message):
-            named = match.groupdict() or {"tokens": match[1], "features": match[2]}
-            return named["tokens"] == named["features"]
-    return False
-
-
 def _by_placeholders(message: str, candidate: Candidate) -> Iterator[Lesson]:
     """A text has as many placeholder tokens as the picture beside it has features."""
     marked = next((g for _, g in candidate if g.mark is not None), None)

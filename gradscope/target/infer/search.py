@@ -19,7 +19,7 @@ from gradscope.target.blame import message_of
 from gradscope.target.infer.guess import BATCH, Candidate, Guess, as_batch, realise
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
-from gradscope.target.infer.lessons import is_models_own_fault, lessons
+from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.reading import first_layers, keys_of, parameters_of_forward, unpacked_into
 from gradscope.target.infer.roles import MASK, Hints, annotated, is_single, usual
 from gradscope.target.infer.trial import Outcome, attempt
@@ -116,8 +116,6 @@ def search_inputs(
             second_best = second_best or entry.candidate
         else:
             search.learn(entry, outcome, batch)
-            if is_models_own_fault(str(outcome.error)):
-                break
         left -= second_best is not None
         if not left:
             break
