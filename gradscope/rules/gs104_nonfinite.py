@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gradscope.metrics.facts import Facts
+from gradscope.record import OUTSIDE_CALL
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs401_underflow import flushed_regions
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-
-OUTSIDE_CALL = -1
-"""The number of the call of an event outside of every module call: in the loss."""
-
 
 PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "addmv", "mv", "dot", "matmul", "linear", "convolution"})
 """Operations on whole layers: what overflows there has been growing, and was not made by the operation."""

@@ -12,9 +12,8 @@ from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 
 FEWEST_NUMBERS = 8
-"""Numbers per sample (count) below which samples are alike by necessity: two single numbers have a cosine of 1 "
-"or -1."""
-
+"""Numbers per sample (count) below which samples are alike by necessity: two single numbers have a cosine of 1
+or -1."""
 
 ALMOST_EQUAL = 0.999
 """Mean cosine between tokens from which they count as collapsed where kappa_J is unknown: of the networks that failed

@@ -25,9 +25,8 @@ from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.eager import eagerly
 from gradscope.probe.watching.source import is_user_file, user_frame
 from gradscope.probe.watching.tensors import tensors_in
+from gradscope.record import OUTSIDE_CALL
 
-OUTSIDE_CALL = -1
-"""The number of the call of a birth outside of every module call: in the loss."""
 _MOST_BIRTHS = 3
 """Per direction; what comes after the first is mostly its offspring."""
 _TRACEBACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)')

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradscope.probe.faults.births import OUTSIDE_CALL, Birth, plain_name, worst_number
+from gradscope.probe.faults.births import Birth, plain_name, worst_number
 from gradscope.probe.watching.calls import Call, CallTracker
 from gradscope.probe.watching.modes import Function, LingeringMode, shielded
 from gradscope.probe.watching.outputs import Output, Outputs
 from gradscope.probe.watching.rows import Handle, Rows
 from gradscope.probe.watching.source import user_frame
 from gradscope.probe.watching.tensors import inside_transform, tensors_in
+from gradscope.record import OUTSIDE_CALL
 
 _MOST_FUNCTIONS = 256
 """Functions of one step that are noted; a loss has ten or twenty, a simulation between two forwards has no end."""
