@@ -17,9 +17,8 @@ from gradscope.cli.options import MeasuringOptions, spread
 from gradscope.cli.progress import showing_progress
 from gradscope.cli.reading import is_recording, read_recording
 from gradscope.cli.request import Request, configuration, request_for, thresholds_for
-from gradscope.cli.results import check_writable, note
+from gradscope.cli.results import check_format, check_writable, note
 from gradscope.cli.revision import measured_at
-from gradscope.config import nearest
 from gradscope.errors import EXIT_CLEAN, ConfigError
 from gradscope.gate import differences
 from gradscope.gate.differences import Contender, Measured, Profiles, Spread
@@ -63,8 +62,7 @@ def compare(
     show_all: Annotated[bool, typer.Option("--all", help="List every block of the profiles.")] = False,
 ) -> int:
     """Measure or read everything, then show it side by side."""
-    if output_format not in _FORMATS:
-        raise ConfigError(f"--output-format {output_format} is not known.", rule=nearest(output_format, _FORMATS))
+    check_format(output_format, _FORMATS)
     check_writable(html, output_file)
     config = configuration(measuring)
     thresholds, _ = split_thresholds(thresholds_for(measuring, config))

@@ -17,9 +17,8 @@ from gradscope.cli.debugging import remember_debug
 from gradscope.cli.emit import emit
 from gradscope.cli.experiment_page import draw_experiment, experiment_markdown
 from gradscope.cli.progress import showing_progress
-from gradscope.cli.results import check_writable, note
-from gradscope.config import nearest
-from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED, ConfigError
+from gradscope.cli.results import check_format, check_writable, note
+from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED
 from gradscope.experiments.catalog import EXPERIMENTS, find
 from gradscope.experiments.result import ExperimentResult
 from gradscope.report.console import rendered
@@ -58,8 +57,7 @@ def experiment(
     ] = False,
 ) -> int:
     """Run the named experiments, or list them."""
-    if output_format not in _FORMATS:
-        raise ConfigError(f"--output-format {output_format} is not known.", rule=nearest(output_format, _FORMATS))
+    check_format(output_format, _FORMATS)
     check_writable(output, html, output_file)
     wanted = [found.name for found in EXPERIMENTS] if every else [find(name).name for name in names or ()]
     if not wanted:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gradscope.experiments.result import Cell, Check, Claim, ClaimVerdict, ExperimentResult, Table
 from gradscope.report.glyphs import Glyphs, glyphs_for
+from gradscope.report.inert import inert
 from gradscope.report.names import visible
 from gradscope.report.numbers import MISSING, brief
 from gradscope.report.terminal.layout import INDENT, draw_note, draw_title
@@ -130,7 +131,7 @@ def _markdown(result: ExperimentResult) -> Iterator[str]:
 def table_markdown(table: Table) -> str:
     """Return one table as Markdown, with its note."""
     lines = [_row(table.columns), _row(["---"] * len(table.columns))]
-    lines += [_row([_cell(cell) for cell in row]) for row in table.rows]
+    lines += [_row([inert(cell) if isinstance(cell, str) else _cell(cell) for cell in row]) for row in table.rows]
     return "\n".join([*lines, "", table.note, ""] if table.note else [*lines, ""])
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib.util
 import sys
 from contextlib import redirect_stdout
+from typing import TYPE_CHECKING
 
 from gradscope.cli.progress import showing_progress
 from gradscope.cli.request import Request
 from gradscope.errors import ConfigError, MissingLibraryError
 from gradscope.probe.settings import DEFAULT_WATCHED_STEPS, ProbeSettings
 from gradscope.record import Recording
+
+if TYPE_CHECKING:
+    from gradscope.target.subject import Subject
 
 
 def measured(request: Request) -> Recording:
@@ -19,30 +23,45 @@ def measured(request: Request) -> Recording:
     Ctrl-C while steps are taken returns what had been measured, marked partial.
     """
     settings = probe_settings(request)
+    require_torch()
+    with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
+        from gradscope.probe import MeasurementInterrupted, measure
+
+        subject = loaded(request, settings)
+        try:
+            return measure(subject, settings, progress)
+        except MeasurementInterrupted as stopped:
+            return stopped.recording
+
+
+def require_torch() -> None:
+    """Raise where torch is not installed.
+
+    Raises:
+        MissingLibraryError: It is not.
+    """
     if importlib.util.find_spec("torch") is None:
         raise MissingLibraryError(
             "measuring needs torch, which is not installed.",
             rule="Saved runs can be shown and judged without it.",
             hint="pip install torch",
         )
-    with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
-        from gradscope.probe import MeasurementInterrupted, measure
-        from gradscope.target import load
 
-        subject = load(
-            request.target,
-            arguments=dict(request.arguments),
-            inputs=request.settings.get("inputs"),
-            loss=request.settings.get("loss"),
-            input_spec=request.settings.get("input"),
-            weights=request.settings.get("weights"),
-            seed=request.seed,
-            mode=settings.mode,
-        )
-        try:
-            return measure(subject, settings, progress)
-        except MeasurementInterrupted as stopped:
-            return stopped.recording
+
+def loaded(request: Request, settings: ProbeSettings) -> Subject:
+    """Load what was asked for."""
+    from gradscope.target import load
+
+    return load(
+        request.target,
+        arguments=dict(request.arguments),
+        inputs=request.settings.get("inputs"),
+        loss=request.settings.get("loss"),
+        input_spec=request.settings.get("input"),
+        weights=request.settings.get("weights"),
+        seed=request.seed,
+        mode=settings.mode,
+    )
 
 
 def probe_settings(request: Request) -> ProbeSettings:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradscope.cli.emit import emit, write_text
-from gradscope.config import check_choice
-from gradscope.errors import RecordError
+from gradscope.config import check_choice, nearest
+from gradscope.errors import ConfigError, RecordError
 from gradscope.gate.outcome import Outcome
 from gradscope.record import Recording
 from gradscope.report.formats.render import render_outcomes
@@ -16,9 +16,21 @@ from gradscope.report.names import visible
 from gradscope.rules.finding import Diagnosis
 
 
-def check_format(name: str) -> str:
-    """Refuse an unknown output format before anything is measured."""
-    return check_choice("output-format", name, "--")
+def check_format(name: str, formats: Sequence[str] = ()) -> str:
+    """Refuse an unknown output format before anything is measured.
+
+    Args:
+        name: What was asked for.
+        formats: What a command can write, where that is not a judgement.
+
+    Raises:
+        ConfigError: It is none of them.
+    """
+    if not formats:
+        return check_choice("output-format", name, "--")
+    if name not in formats:
+        raise ConfigError(f"--output-format {name} is not known.", rule=nearest(name, formats))
+    return name
 
 
 def check_writable(*files: Path | None) -> None:

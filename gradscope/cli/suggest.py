@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradscope.cli.emit import emit
-from gradscope.cli.measuring import probe_settings
+from gradscope.cli.measuring import loaded, probe_settings, require_torch
 from gradscope.cli.options import MeasuringOptions, spread
 from gradscope.cli.progress import showing_progress
 from gradscope.cli.request import configuration, request_for, thresholds_for
-from gradscope.cli.results import check_writable
-from gradscope.config import nearest
-from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED, ConfigError
+from gradscope.cli.results import check_format, check_writable
+from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED
 from gradscope.gate.thresholds import split_thresholds
 from gradscope.report.console import rendered
 
@@ -52,8 +51,7 @@ def suggest(
     ] = None,
 ) -> int:
     """Measure, try, rank, show."""
-    if output_format not in _FORMATS:
-        raise ConfigError(f"--output-format {output_format} is not known.", rule=nearest(output_format, _FORMATS))
+    check_format(output_format, _FORMATS)
     check_writable(output_file)
     found = _tried(target, measuring, tried or [])
     emit(_rendered(found, output_format, output_file), output_file)
@@ -65,22 +63,13 @@ def _tried(target: str, measuring: MeasuringOptions, names: list[str]) -> Sugges
     thresholds, _ = split_thresholds(thresholds_for(measuring, config))
     request = request_for(target, measuring, config)
     settings = probe_settings(request)
+    require_torch()
     with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
         from gradscope.remedy import REMEDIES, find
         from gradscope.remedy import suggest as try_remedies
-        from gradscope.target import load
 
         remedies = [find(name) for name in names] or list(REMEDIES)
-        subject = load(
-            request.target,
-            arguments=dict(request.arguments),
-            inputs=request.settings.get("inputs"),
-            loss=request.settings.get("loss"),
-            input_spec=request.settings.get("input"),
-            weights=request.settings.get("weights"),
-            seed=request.seed,
-            mode=settings.mode,
-        )
+        subject = loaded(request, settings)
         return try_remedies(subject, settings, remedies=remedies, thresholds=thresholds, progress=progress)
 
 

@@ -11,6 +11,7 @@ from gradscope.experiments.result import Cell, Table, table
 from gradscope.remedy import Suggestions, Trial
 from gradscope.remedy.suggestions import SHOWN_METRICS, Measured
 from gradscope.report.glyphs import glyphs_for
+from gradscope.report.inert import as_code, inert
 from gradscope.report.names import visible
 from gradscope.report.numbers import brief
 from gradscope.report.terminal.layout import INDENT, draw_note, draw_title
@@ -28,7 +29,7 @@ def draw_suggestions(found: Suggestions, console: Console) -> None:
     console.print(Text(visible(found.target), style="bold", overflow="fold"))
     draw_table(_table(found, short=True), console, glyphs)
     draw_title(console, "What to do")
-    console.print(Padding(Text(_answer(found), overflow="fold"), (0, 0, 0, INDENT)))
+    console.print(Padding(Text(visible(_answer(found)), overflow="fold"), (0, 0, 0, INDENT)))
     for trial in found.helpful[:MOST_SHOWN]:
         console.print()
         line = Text(f"{glyphs.good} {trial.remedy.name}", style="green")
@@ -45,8 +46,9 @@ def draw_suggestions(found: Suggestions, console: Console) -> None:
 def suggestions_markdown(found: Suggestions) -> str:
     """Return the result as Markdown."""
     steps = [f"- **{trial.remedy.name}**: {trial.remedy.title}: `{trial.remedy.how}`" for trial in found.helpful]
-    notes = [f"- {note}" for note in _notes(found)]
-    return "\n".join([f"## {found.target}", "", table_markdown(_table(found)), _answer(found), "", *steps, *notes, ""])
+    notes = [f"- {inert(note)}" for note in _notes(found)]
+    heading = f"## {as_code(found.target)}"
+    return "\n".join([heading, "", table_markdown(_table(found)), inert(_answer(found)), "", *steps, *notes, ""])
 
 
 def _answer(found: Suggestions) -> str:
@@ -66,7 +68,7 @@ def _answer(found: Suggestions) -> str:
 def _advice(found: Suggestions) -> str:
     """Return what the worst finding itself advises."""
     findings = found.before.diagnosis.findings
-    return f" {findings[0].code} advises: {visible(findings[0].advice)}" if findings and findings[0].advice else ""
+    return f" {findings[0].code} advises: {findings[0].advice}" if findings and findings[0].advice else ""
 
 
 def _where(trial: Trial) -> str:

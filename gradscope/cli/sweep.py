@@ -13,18 +13,15 @@ import typer
 
 from gradscope.cli.axes import parse_axes
 from gradscope.cli.emit import emit
-from gradscope.cli.experiment_page import table_markdown
-from gradscope.cli.measuring import probe_settings
+from gradscope.cli.measuring import probe_settings, require_torch
 from gradscope.cli.options import MeasuringOptions, spread
 from gradscope.cli.progress import showing_progress
 from gradscope.cli.request import configuration, request_for
-from gradscope.cli.results import check_writable, note
-from gradscope.cli.sweep_page import draw_sweep
-from gradscope.config import nearest
+from gradscope.cli.results import check_format, check_writable, note
+from gradscope.cli.sweep_page import draw_sweep, sweep_markdown
 from gradscope.errors import EXIT_CLEAN, EXIT_INTERRUPTED, ConfigError
 from gradscope.experiments.sweep import SweepResult
 from gradscope.experiments.sweep import sweep as run_sweep
-from gradscope.experiments.sweep_table import sweep_table
 from gradscope.report.console import rendered
 
 HELP = """
@@ -62,8 +59,7 @@ def sweep(
     ] = None,
 ) -> int:
     """Measure the grid and report on it."""
-    if output_format not in _FORMATS:
-        raise ConfigError(f"--output-format {output_format} is not known.", rule=nearest(output_format, _FORMATS))
+    check_format(output_format, _FORMATS)
     check_writable(html, output, output_file, resume)
     result = _measured(target, measuring, seeds, workers, resume)
     if output is not None:
@@ -88,6 +84,7 @@ def _measured(target: str, measuring: MeasuringOptions, seeds: int, workers: int
         raise ConfigError(f"sweep has no use for '{unused[0]}'.", rule="The factory's own inputs and loss are used.")
     if "steps" not in request.settings and "watch" not in request.settings:
         request = replace(request, settings={**request.settings, "steps": 1})  # laws of depth are laws of the start
+    require_torch()
     with showing_progress(f"sweep of {target}") as progress, redirect_stdout(sys.stderr):
         return run_sweep(
             request.target,
@@ -105,8 +102,7 @@ def _rendered(result: SweepResult, output_format: str, file: Path | None) -> str
     if output_format == "json":
         return _json(result)
     if output_format == "markdown":
-        laws = "".join(f"- {law.sentence}\n" for law in result.laws)
-        return table_markdown(sweep_table(result.rows, list(result.axes))) + "\n" + laws
+        return sweep_markdown(result)
     return rendered(lambda console: draw_sweep(result, console), None if file is not None else sys.stdout)
 
 

@@ -1,4 +1,4 @@
-"""A sweep in the terminal: the table, a chart of the gradient over depth, and what the laws say."""
+"""A sweep in the terminal and in Markdown: the table, a chart of the gradient over depth, and what the laws say."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from gradscope.cli.experiment_page import draw_table
+from gradscope.cli.experiment_page import draw_table, table_markdown
 from gradscope.experiments.sweep import SweepResult
-from gradscope.experiments.sweep_laws import Row
+from gradscope.experiments.sweep_laws import LawReport, Row
 from gradscope.experiments.sweep_table import sweep_table
 from gradscope.report.glyphs import Glyphs, glyphs_for
+from gradscope.report.inert import inert
 from gradscope.report.names import fit, visible
 from gradscope.report.numbers import decades
 from gradscope.report.terminal.layout import INDENT, draw_note, draw_title
@@ -34,12 +35,24 @@ def draw_sweep(result: SweepResult, console: Console) -> None:
     if result.laws:
         draw_title(console, "With depth")
     for law in result.laws:
-        others = ", ".join(f"{name}={value}" for name, value in law.others.items())
-        line = Text(f"{visible(others)}: " if others else "", style="bold")
+        line = Text(visible(_choice(law)), style="bold")
         console.print(Padding(line.append(visible(law.sentence), style="not bold"), (0, 0, 0, INDENT)))
     for note in result.notes:
         console.print()
         draw_note(console, visible(note))
+
+
+def sweep_markdown(result: SweepResult) -> str:
+    """Return the table, what the laws say and the notes as Markdown."""
+    laws = [f"- {inert(_choice(law))}{law.sentence}" for law in result.laws]
+    notes = [f"- {inert(note)}" for note in result.notes]
+    return "\n".join([table_markdown(sweep_table(result.rows, list(result.axes))), *laws, *notes, ""])
+
+
+def _choice(law: LawReport) -> str:
+    """Return the other arguments that a law holds for, with a colon; "" where depth alone was swept."""
+    others = ", ".join(f"{name}={value}" for name, value in law.others.items())
+    return f"{others}: " if others else ""
 
 
 def _draw_chart(result: SweepResult, console: Console, glyphs: Glyphs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,22 @@ def test_misuse_is_exit_2(capsys: Capture, arguments: list[str], told: str) -> N
     assert done.code == 2
     assert told in done.err
     assert done.err.count("\n") == 1
+
+
+def test_the_target_is_inert_in_markdown(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "a`b_@c.py"
+    file.write_text("import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))\n")
+    command = ["suggest", str(file), "--input", "2x4", "--steps", "1", "--no-jacobian", "--try", "lower-lr"]
+    heading = run(capsys, *command, "--output-format", "markdown").out.splitlines()[0]
+    assert heading.startswith("## ``")
+    assert heading.endswith("a`b_@c.py``")
+
+
+@pytest.mark.parametrize("command", [COMMAND, ["sweep", "builtin:mlp", "-a", "layers=2,4"]])
+def test_without_torch_it_is_said_what_is_missing(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    done = run(capsys, *command)
+    assert done.code == 2
+    assert "needs torch, which is not installed" in done.err
