@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 LIMIT_S = 120.0
 """Processor time of one architecture: wall time would judge how busy the machine is."""
-MEMORY_BYTES = 8 * 2**30
-"""Address space of one process: two of them fit a small machine."""
+MEMORY_BYTES = 12 * 2**30
+"""Address space of one process, of which the libraries' own code takes four: two of them fit a small machine."""
 AGAIN_S = 5.0
 """The alarm rings again so often, for code that takes it for an error of its own and tries on."""
 
