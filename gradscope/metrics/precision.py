@@ -35,12 +35,6 @@ class Magnitudes:
         """Elements that are finite and not zero."""
         return sum(self.counts)
 
-    @property
-    def zero_fraction(self) -> float | None:
-        """Elements that are exactly zero, of all finite ones."""
-        total = self.num_nonzero + self.zeros
-        return self.zeros / total if total else None
-
     def fraction_below(self, floor_log2: float) -> float | None:
         """Fraction of the non-zero elements in octaves wholly below 2**floor_log2."""
         if not self.num_nonzero:

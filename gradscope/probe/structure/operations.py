@@ -106,9 +106,6 @@ _EFFECTS = {name: effect for effect, names in _NAMES.items() for name in names.s
 _TAIL = re.compile(r"Backward(Automatic)?\d*$")
 _NUMBER = re.compile(r"\d+$")
 
-BATCH_STATISTICS = frozenset({"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm", "BatchNorm", "SyncBatchNorm"})
-
-
 @lru_cache(maxsize=4096)
 def operation(node_name: str) -> str:
     """Return the operation of an autograd node: "Addmm" of "AddmmBackward0"."""

@@ -20,11 +20,6 @@ def named_tensors(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple
             yield from named_tensors(value, f"{name}.{key}" if name else str(key), depth + 1)
 
 
-def pick_path(output: Any, path: str) -> torch.Tensor | None:
-    """Return the tensor at a path that `named_tensors` gave; None where this output has none there."""
-    return next((tensor for name, tensor in named_tensors(output) if name == path), None)
-
-
 def differentiable(output: Any) -> dict[str, torch.Tensor]:
     """Return the floating or complex tensors that need a gradient, by path; a repeated object only once."""
     found: dict[str, torch.Tensor] = {}

@@ -36,7 +36,6 @@ COLUMNS = (
     ("note", "text"),
     ("source", "text"),
 )
-SPARK_COLUMN = [kind for _, kind in COLUMNS].index("spark")
 
 
 @dataclass(frozen=True)
