@@ -16,8 +16,8 @@ from gradscope.probe.session import Session
 from gradscope.target.subject import Origin, Subject
 
 BLOCKS = (10, 100, 1000, 3000)
-"""About 10^2 to 3 x 10^4 graph nodes: a residual block of the MLP has ten. At 10^5 torch 2.13 overflows the stack when it
-frees a graph whose nodes Python has looked at, whoever has looked (docs/performance.md)."""
+"""About 10^2 to 3 x 10^4 graph nodes: a residual block of the MLP has ten. At 10^5 torch 2.13 overflows the stack when
+it frees a graph whose nodes Python has looked at, whoever has looked (docs/performance.md)."""
 NODES_PER_BLOCK = 10
 RECORDS = ((30, 3), (300, 3), (30, 30), (300, 30))
 """Blocks and watched steps of the runs whose records and reports are weighed."""
