@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gradscope.experiments.result import Check, Claim
 from gradscope.experiments.sources import BOTH, HISTORY, TUTORIAL
 from gradscope.experiments.training import SOLVED_SHARE
-from gradscope.experiments.xiong import depth_exponent
+from gradscope.experiments.xiong import size_exponent
 
 if TYPE_CHECKING:
     from gradscope.experiments.placement import Findings
@@ -62,7 +62,7 @@ def _norm_amplifies(found: Findings) -> Claim:
 
 
 def _xiong(found: Findings) -> Claim:
-    post, pre = (depth_exponent(found.last_gradients[name]) for name in ("post-ln", "pre-ln"))
+    post, pre = (size_exponent(found.last_gradients[name]) for name in ("post-ln", "pre-ln"))
     return Claim(
         "The last layer's gradient does not depend on depth in Post-LN and falls as 1/sqrt(L) in Pre-LN.",
         XIONG,

@@ -43,10 +43,16 @@ def last_gradient(name: str, layers: int, seeds: int, width: int = WIDTH, vocab:
     return statistics.fmean(norms)
 
 
-def depth_exponent(gradients: dict[int, float]) -> float:
-    """Exponent of the last gradient against depth: 0 for Post-LN, -1/2 for Pre-LN (theorem 1); against width, 1."""
-    depths: Sequence[int] = sorted(gradients)
-    return exponent([float(depth) for depth in depths], [gradients[depth] for depth in depths])
+def size_exponent(gradients: dict[int, float]) -> float:
+    """Return the exponent of the last gradient against depth or width.
+
+    Theorem 1: against depth 0 for Post-LN and -1/2 for Pre-LN, against width 1 for both.
+
+    Args:
+        gradients: Norm of the gradient by depth (blocks) or width.
+    """
+    sizes: Sequence[int] = sorted(gradients)
+    return exponent([float(size) for size in sizes], [gradients[size] for size in sizes])
 
 
 @torch.no_grad()

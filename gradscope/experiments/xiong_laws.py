@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gradscope.experiments.result import Cell, Check, Claim, Table, table
 from gradscope.experiments.running import Progress
-from gradscope.experiments.xiong import depth_exponent, last_gradient, mean_square
+from gradscope.experiments.xiong import last_gradient, mean_square, size_exponent
 
 DEPTHS = (6, 12, 24, 48)
 WIDTHS = (32, 64, 128, 256)
@@ -49,7 +49,7 @@ def run(quick: bool, progress: Progress) -> tuple[Sequence[Table], Sequence[Clai
 
 def _tables(deep: Gradients, wide: Gradients, squares: Gradients) -> list[Table]:
     def rows(found: Gradients) -> list[tuple[Cell, ...]]:
-        return [(name, *values.values(), depth_exponent(values)) for name, values in found.items()]
+        return [(name, *values.values(), size_exponent(values)) for name, values in found.items()]
 
     sizes: list[tuple[Cell, ...]] = [(name, *values.values()) for name, values in squares.items()]
     sizes.append(("pre-ln, lower bound", *(1 + depth / 2 for depth in DEPTHS)))
@@ -81,7 +81,7 @@ def _depth_claim(deep: Gradients) -> Claim:
         "The last layer's gradient does not depend on depth in Post-LN and falls as 1/sqrt(L) in Pre-LN.",
         f"{PAPER}, theorem 1",
         tuple(
-            Check(name, "exponent of depth", depth_exponent(deep[name]), low=theory - WITHIN, high=theory + WITHIN)
+            Check(name, "exponent of depth", size_exponent(deep[name]), low=theory - WITHIN, high=theory + WITHIN)
             for name, theory in (("post-ln", 0.0), ("pre-ln", -0.5))
         ),
     )
@@ -92,7 +92,7 @@ def _width_claim(wide: Gradients) -> Claim:
         "The last layer's gradient grows in proportion to the width.",
         f"{PAPER}, theorem 1",
         tuple(
-            Check(name, "exponent of width", depth_exponent(wide[name]), low=1 - WITHIN, high=1 + WITHIN)
+            Check(name, "exponent of width", size_exponent(wide[name]), low=1 - WITHIN, high=1 + WITHIN)
             for name in ("post-ln", "pre-ln")
         ),
     )

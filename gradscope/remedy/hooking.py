@@ -43,7 +43,12 @@ def change_input(module: nn.Module, change: Change, undo: ExitStack) -> None:
 
 
 def normalised(x: torch.Tensor, *, channels_first: bool) -> torch.Tensor:
-    """Normalise each token, or each image over its channels and pixels."""
+    """Normalise to mean 0 and variance 1, without gain or bias.
+
+    Args:
+        x: Features last, (…, D), or images, (B, C, …).
+        channels_first: Whether they are images: each is normalised over its channels and pixels, tokens over D.
+    """
     if channels_first and x.dim() > 2:  # noqa: PLR2004  samples and channels alone are vectors
         return F.group_norm(x, 1)
     return F.layer_norm(x, x.shape[-1:])

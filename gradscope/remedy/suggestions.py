@@ -26,6 +26,7 @@ RANK: tuple[Verdict, ...] = ("will-train", "cannot-say", "at-risk", "will-not-tr
 """Verdicts from the best to the worst."""
 
 SHOWN_METRICS = ("decades", "jacobian_anisotropy", "token_cosine")
+"""Headline metrics that are compared: D in decades, kappa_J and the mean cosine between tokens, at the first step."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from torch import nn
 from gradscope.remedy.places import Places
 
 MAPS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+"""What is drawn anew: the maps whose fan-in the initialisations are about."""
 
 Apply = Callable[[nn.Module, Places, ExitStack], int]
+"""Changes a model, leaves how to undo it, and returns the number of places."""
 
 
 def redraw(draw: Callable[[torch.Tensor], object]) -> Apply:
