@@ -6,7 +6,6 @@ All ratios are medians of pairs measured in turn in one process; the quartiles s
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import time
 from pathlib import Path
@@ -18,12 +17,14 @@ from benchmarks.limit import bytes_per_second, limit_ratio
 from benchmarks.memory import peak_ratio
 from benchmarks.outside import outside_lines
 from benchmarks.paired import PAIRS_S, paired
+from benchmarks.printed import header, say
 from benchmarks.startup import startup_lines
 from benchmarks.watching import bare_steps, plain_step, sampled_steps, watched_step
 from benchmarks.workloads import WORKLOADS, Workload
 from gradscope.probe.settings import Level
 
 SAMPLED_EVERY = 100
+"""Steps of which one is watched in a long run."""
 LONGEST_PLAIN_S = 0.15
 """A hundred steps of a slower network are not taken over and over to see 1/100 of a difference."""
 LEVELS: tuple[Level, ...] = ("params", "default", "deep")
@@ -31,7 +32,9 @@ COLUMNS = (
     "workload", "plain step", "params", "default", "limit", "deep", "every 100th", "peak memory", "over the aim by",
 )  # fmt: skip
 TARGETS = {"params": 1.01, "default": 1.03, "every 100th": 1.002, "memory": 1.03}
+"""Aims, as ratios to the plain step."""
 OWN_TARGETS = {"resnet50": 1.07, "llama-tiny-batch": 1.20}
+"""Aims of the default level where a step does little work for each number that has to be read."""
 
 
 def main() -> int:
@@ -45,39 +48,28 @@ def main() -> int:
     options = parser.parse_args()
     torch.manual_seed(0)
     device = torch.device(options.device)
-    lines = [_say(_header(device)), ""]
+    lines = [say(header(device)), ""]
     lines += _workload_table(device, options.only, options.pairs_s, options.budget_s)
     if not options.only and device.type == "cpu":
         for table in (growth_lines, startup_lines, outside_lines):
-            lines += ["", *map(_say, table())]
+            lines += ["", *map(say, table())]
     if options.output:
         options.output.write_text("\n".join(lines) + "\n")
     return 0
 
 
-def _say(line: str) -> str:
-    print(line, flush=True)
-    return line
-
-
-def _header(device: torch.device) -> str:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()} CPU"
-    threads = torch.get_num_threads()
-    return f"{time.strftime('%Y-%m-%d')} · torch {torch.__version__} · {name} · {threads} thread(s)"
-
-
 def _workload_table(device: torch.device, only: str, pairs_s: float, budget_s: float) -> list[str]:
     bandwidth = bytes_per_second(device)
     lines = [
-        _say(f"Memory is read at {bandwidth / 1e9:.0f} GB/s."),
+        say(f"Memory is read at {bandwidth / 1e9:.0f} GB/s."),
         "",
-        _say(f"| {' | '.join(COLUMNS)} |"),
-        _say("|" + " --- |" * len(COLUMNS)),
+        say(f"| {' | '.join(COLUMNS)} |"),
+        say("|" + " --- |" * len(COLUMNS)),
     ]
     start = time.perf_counter()
     chosen = (workload for workload in WORKLOADS if only in workload.name)
     return lines + [
-        _say(_row(workload, device, pairs_s, bandwidth))
+        say(_row(workload, device, pairs_s, bandwidth))
         for workload in chosen
         if time.perf_counter() - start < budget_s
     ]

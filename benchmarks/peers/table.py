@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import tempfile
-import time
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +13,7 @@ import torch
 
 from benchmarks.paired import PAIRS_S, paired
 from benchmarks.peers.ways import OURS, WAYS, Way
+from benchmarks.printed import header, say
 from benchmarks.watching import plain_step
 from benchmarks.workloads import WORKLOADS, Workload
 
@@ -30,21 +29,15 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # theirs
     chosen = [workload for workload in WORKLOADS if options.only in workload.name]
-    header = f"{time.strftime('%Y-%m-%d')} · torch {torch.__version__} · {platform.machine()} CPU · "
-    lines = [_say(header + f"{torch.get_num_threads()} thread(s)"), ""]
-    lines += [_say(f"| tool | version | one step yields | {' | '.join(w.name for w in chosen)} |")]
-    lines += [_say("|" + " --- |" * (3 + len(chosen)))]
+    lines = [say(header(CPU)), ""]
+    lines += [say(f"| tool | version | one step yields | {' | '.join(w.name for w in chosen)} |")]
+    lines += [say("|" + " --- |" * (3 + len(chosen)))]
     for way in WAYS:
         cells = [_cell(way, workload, options.pairs_s) for workload in chosen]
-        lines.append(_say(f"| {way.name} | {_version(way)} | {way.measures} | {' | '.join(cells)} |"))
+        lines.append(say(f"| {way.name} | {_version(way)} | {way.measures} | {' | '.join(cells)} |"))
     if options.output:
         options.output.write_text("\n".join(lines) + "\n")
     return 0
-
-
-def _say(line: str) -> str:
-    print(line, flush=True)
-    return line
 
 
 def _version(way: Way) -> str:

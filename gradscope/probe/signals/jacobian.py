@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 NUM_COTANGENTS = 16
 """K: sampling error of kappa_J - 1 is 35 % on one sample, 12 % on eight."""
@@ -54,12 +54,6 @@ class StreamEnd:
     def of(cls, tensor: Tensor) -> StreamEnd:
         """Take the place of a tensor that requires grad, as it is now."""
         return cls(get_gradient_edge(tensor), tuple(tensor.shape), tensor.dtype, tensor.device)
-
-    @classmethod
-    def of_node(cls, node: Node, output_nr: int) -> StreamEnd:
-        """Take output number ``output_nr`` of a node of the graph."""
-        form = node._input_metadata[output_nr]
-        return cls(GradientEdge(node, output_nr), tuple(int(n) for n in form.shape), form.dtype, form.device)
 
 
 @dataclass(frozen=True)
