@@ -43,6 +43,13 @@ class Config:
         return vars(self)
 
 
+class Layered(Config):
+    """A configuration that names the kind of each layer and has no window."""
+
+    layer_types = ("full_attention",) * 2
+    sliding_window = None
+
+
 class Secretive(Config):
     """A configuration that refuses to tell a setting, as those do that differ from layer to layer."""
 
@@ -117,6 +124,19 @@ def test_too_many_placeholders_become_fewer() -> None:
     outcome = Outcome(error=RuntimeError("Number of elements of source < number of ones in mask"))
     counts = {dict(learnt)["input_ids"].mark for _, learnt in lessons(outcome, candidate, HINTS, {})}
     assert {(49, 8), (49, 4), (49, 1)} <= counts
+
+
+def test_features_that_are_counted_with_all_their_numbers_are_counted_as_features() -> None:
+    candidate = (("input_ids", Guess("ids", (BATCH, 32), high=50, mark=(49, 16))),)
+    said = "Image features and image tokens do not match, tokens: 64, features: 128"  # 4 a sample, 8 numbers each
+    learnt = [dict(c)["input_ids"] for _, c in lessons(Outcome(error=ValueError(said)), candidate, HINTS, {})]
+    assert Guess("ids", (BATCH, 20), high=50, mark=(49, 4)) in learnt
+    assert Guess("ids", (BATCH, 48), high=50, mark=(49, 32)) in learnt
+
+
+def test_a_stack_of_several_kinds_of_layer_has_a_window() -> None:
+    assert tiny(Layered, {}).sliding_window
+    assert not hasattr(tiny(Config, {}), "sliding_window")
 
 
 def test_an_input_that_the_message_asks_for_by_name_is_given() -> None:

@@ -19,9 +19,10 @@ from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.heads import classes_of
 from gradscope.target.hf.shrink import LEVELS, UNCHANGED, tiny
+from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
-from gradscope.target.infer.search import Inferred, first_candidates, search_inputs
+from gradscope.target.infer.search import Inferred, search_inputs
 
 NEEDED_LIBRARY = re.compile(r"requires the (\S+) library")
 MOST_CLASSES = 3

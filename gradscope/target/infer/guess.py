@@ -126,3 +126,8 @@ def as_batch(inputs: Mapping[str, Any], positional: tuple[str, ...]) -> Any:
     if all(name in positional for name in inputs) and list(inputs) == list(positional[: len(inputs)]):
         return tuple(inputs.values())
     return dict(inputs)
+
+
+def described(candidate: Candidate, batch_size: int) -> str:
+    """Say in words what a candidate is."""
+    return ", ".join(f"{name} = {guess.describe(batch_size)}" for name, guess in candidate) or "no inputs"

@@ -1,0 +1,129 @@
+"""Sizes of inputs, from the numbers in the message of a failure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
+from gradscope.target.infer.guess import BATCH, Candidate, Guess
+
+COARSE = 16
+"""Sides that patches and strides usually divide."""
+LEAST_DIRECT = 0.5
+"""Penalties below it are of changes that put a number in the very place of another."""
+PAIRS = (  # (pattern, group of what it got, group of what it wants)
+    (re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)"), 1, 2),
+    (re.compile(r"to have (\d+) channels, but got (\d+) channels"), 2, 1),
+    (re.compile(r"Expected (\d+), got (\d+)"), 2, 1),
+    (re.compile(r"[Ee]xpected (?:\w+ ){0,4}(\d+),? but got (\d+)"), 2, 1),
+    (re.compile(r"running_mean should contain (\d+) elements not (\d+)"), 1, 2),
+    (re.compile(r"expecting embedding dimension of (\d+), but got (\d+)"), 2, 1),
+    (re.compile(r"expected input with shape \[\*, (?:\d+, )*(\d+)\], but got input of size\[(?:\d+, )*(\d+)\]"), 2, 1),
+    (re.compile(r"[Ii]nput .*?\(?(\d+)\)? doesn't match .*?\(?(\d+)\)?"), 1, 2),
+    (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), 1, 2),
+    (re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)"), 2, 1),
+    (re.compile(r"of length (\d+), but (?:found|got) (\d+)"), 2, 1),
+    (re.compile(r"got (\d+)\D+expected (\d+)"), 1, 2),
+    (re.compile(r"expected (\d+)\D+got (\d+)"), 2, 1),
+    (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 2, 1),
+    (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 1, 2),
+)
+
+
+def by_pairs(message: str, candidate: Candidate) -> Iterator[Lesson]:
+    """The message says what size it got and what size it wants."""
+    for pattern, got_group, want_group in PAIRS:
+        for match in pattern.finditer(message):
+            got, want = int(match[got_group]), int(match[want_group])
+            if got != want and got > 0 and want > 0:
+                yield from resized(candidate, got, want)
+
+
+def resized(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:
+    """Put one size in the place of another, or change what it was computed from."""
+    exact = [(name, g, axis) for name, g in candidate for axis, dim in enumerate(g.shape) if dim == got]
+    for name, guess, axis in exact:
+        yield 0.2, with_guess(candidate, name, with_size(guess, axis, want))
+        if len(guess.shape) >= 4 and axis >= 2:  # noqa: PLR2004  # the sides of a picture go together
+            yield (
+                0.1,
+                with_guess(candidate, name, replace(guess, shape=(*guess.shape[:2], *[want] * (len(guess.shape) - 2)))),
+            )
+    for name, guess in candidate:
+        yield from ((0.6, with_guess(candidate, name, g)) for g in _scaled(guess, got, want))
+
+
+def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
+    """Guesses for a size that is computed from an input's sizes: a sum, a product, a grid of patches."""
+    shape = guess.shape
+    if len(shape) >= 4:  # noqa: PLR2004  # pictures: features and patches grow with the area
+        sides = len(shape) - 2
+        for extra in (0, 1, 2, 5):  # class and register tokens beside the patches
+            if got > extra and want > extra:
+                side = round(shape[-1] * ((want - extra) / (got - extra)) ** (1 / sides))
+                for near in (side, side - side % COARSE, side + -side % COARSE):
+                    if 0 < near != shape[-1]:
+                        yield replace(guess, shape=(*shape[:2], *[near] * sides))
+        return
+    if not shape or guess.kind in ("constant", "dict", "tuple"):
+        return
+    if (last := shape[-1] + want - got) > 0 and len(shape) > 1:
+        yield with_size(guess, len(shape) - 1, last)  # concatenated with something of a fixed size
+    for axis in range(1, len(shape)):
+        scaled = shape[axis] * want / got
+        if scaled >= 1 and scaled != shape[axis]:
+            yield with_size(guess, axis, round(scaled))
+
+
+def by_division(message: str, candidate: Candidate) -> Iterator[Lesson]:
+    """A size must be a multiple of some number."""
+    for match in re.finditer(r"(?:divisible|multiple|divide|% ?)\D{0,40}?(\d+)", message):
+        if (factor := int(match[1])) > 1:
+            for axis in (1, 2, 3):
+                yield from each(candidate, partial(_rounded, axis=axis, factor=factor), 1.2)
+
+
+def _rounded(guess: Guess, axis: int, factor: int) -> Guess | None:
+    if axis >= len(guess.shape) or guess.shape[axis] % factor == 0:
+        return None
+    size = math.ceil(guess.shape[axis] / factor) * factor
+    if len(guess.shape) >= 4 and axis >= 2:  # noqa: PLR2004  # the sides of a picture go together
+        return replace(guess, shape=(*guess.shape[:2], *[size] * (len(guess.shape) - 2)))
+    return with_size(guess, axis, size)
+
+
+def by_numbers(message: str, candidate: Candidate) -> Iterator[Lesson]:
+    """Last resort: put every other number of the message in the place of every size it also names."""
+    numbers = list(dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{1,5}(?![\w.])", message)))[:8]
+    sizes = {dim for _, guess in candidate for dim in guess.shape if dim}
+    for got in (n for n in numbers if n in sizes):
+        for want in (n for n in numbers if n not in (got, 0)):
+            yield from (
+                (penalty + 1.5, changed)
+                for penalty, changed in resized(candidate, got, want)
+                if penalty < LEAST_DIRECT
+            )
+    if match := re.search(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)", message):
+        yield from _viewed([int(n) for n in match[1].split(",")], candidate)
+
+
+def _viewed(wanted: list[int], candidate: Candidate) -> Iterator[Lesson]:
+    """A view into a fixed shape: an input must have that many numbers per sample."""
+    per_sample = math.prod(n for n in wanted[1:] if n > 0)
+    for name, guess in candidate:
+        if guess.kind == "float" and per_sample > 0:
+            yield 0.9, with_guess(candidate, name, replace(guess, shape=(BATCH, per_sample)))
+            if len(guess.shape) > 2:  # noqa: PLR2004  # pictures and sequences keep their axes
+                side = round((per_sample / max(guess.shape[1], 1)) ** (1 / (len(guess.shape) - 2)))
+                yield (
+                    0.8,
+                    with_guess(
+                        candidate,
+                        name,
+                        replace(guess, shape=(*guess.shape[:2], *[max(side, 1)] * (len(guess.shape) - 2))),
+                    ),
+                )

@@ -1,0 +1,148 @@
+"""The queue of candidates for inputs, what became of those tried, and what to try next."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.errors import InputsError
+from gradscope.target.blame import message_of
+from gradscope.target.infer.guess import Candidate, Guess, as_batch, described, realise
+from gradscope.target.infer.hints import read_hints
+from gradscope.target.infer.lessons import lessons
+from gradscope.target.infer.reading import parameters_of_forward
+from gradscope.target.infer.trial import Outcome, attempt
+from gradscope.target.inputs.arrange import signature_of, unwrapped
+
+TRIAL_BATCH = 4
+"""Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
+LESSON_COST = 0.4
+"""Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
+MOST_GAIN, GAIN_BONUS = 20, 0.1
+"""Layers more that a forward reached than before its last change, and what each takes off the cost."""
+GUESS_EVERY = 3
+SHOWN_FAILURES = 3
+
+
+@dataclass(order=True)
+class Entry:
+    """A candidate in the queue; the cheapest is tried first."""
+
+    cost: float
+    number: int
+    candidate: Candidate = field(compare=False)
+    progress: int = field(compare=False, default=0)
+
+
+class Trials:
+    """The queue of candidates and what became of those tried."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        label: str,
+        first: Iterable[tuple[float, Candidate]],
+        most_trials: int,
+        most_seconds: float,
+        run: Callable[[Any], Outcome | None] | None,
+    ) -> None:
+        self.model, self.label = model, label
+        self.hints = read_hints(unwrapped(model))
+        self.positional = tuple(
+            p.name
+            for p in parameters_of_forward(unwrapped(model))
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+        )
+        self.failures: list[tuple[Candidate, str]] = []
+        self._silent: Candidate | None = None
+        """What the forward ran with, and returned nothing."""
+        self._guessed: list[Entry] = []
+        self._learnt: list[Entry] = []
+        self._seen: set[Candidate] = set()
+        self._count = itertools.count()
+        self._seconds = 0.0
+        self._most_trials, self._most_seconds = most_trials, most_seconds
+        self._attempt = run
+        self._accepted = signature_of(model).keywords
+        for penalty, candidate in first:
+            self._push(self._guessed, Entry(penalty, next(self._count), candidate))
+
+    def _push(self, queue: list[Entry], entry: Entry) -> None:
+        """Queue a candidate that was not queued before."""
+        if entry.candidate not in self._seen and all(_is_sane(guess) for _, guess in entry.candidate):
+            self._seen.add(entry.candidate)
+            heapq.heappush(queue, entry)
+
+    def candidates(self) -> Iterator[Entry]:
+        """Yield the cheapest entry, again and again, within the bounds.
+
+        Every third one is a first guess as long as there are any: one trail of lessons may lead nowhere.
+        """
+        for turn in itertools.count(1):
+            if len(self.failures) >= self._most_trials or self._seconds >= self._most_seconds:
+                return
+            queues = [queue for queue in (self._guessed, self._learnt) if queue]
+            if not queues:
+                return
+            yield heapq.heappop(queues[0] if turn % GUESS_EVERY == 0 else min(queues))
+
+    def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
+        """Try a candidate; a model that differentiates inside its forward is given gradients."""
+        batch = as_batch(realise(candidate, batch_size), self.positional)
+        if self._attempt is not None:
+            outcome = self._attempt(batch) or Outcome()
+        else:
+            outcome = attempt(self.model, batch, gradients=gradients)
+            if "grad" in str(outcome.error) and not gradients:
+                outcome = attempt(self.model, batch, gradients=True)
+        self._seconds += outcome.seconds
+        return outcome, batch
+
+    def learn(self, entry: Entry, outcome: Outcome, batch: Any) -> None:
+        """Queue what a failure suggests; changes that got the forward further are followed first."""
+        self.failures.append((entry.candidate, message_of(outcome.error or ValueError("no output"))))
+        if outcome.error is None:
+            self._silent = entry.candidate
+            return
+        names = [name for name, _ in entry.candidate]
+        inputs = batch if isinstance(batch, dict) else dict(zip(names, batch, strict=False))
+        progress = len(outcome.entered)
+        gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
+        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs, self._accepted):
+            cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
+            self._push(self._learnt, Entry(cost, next(self._count), learnt, progress))
+        traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
+
+    def failure(self) -> InputsError:
+        """Say what was tried, or that the forward ran and returned nothing."""
+        if self._silent is not None:
+            return InputsError(
+                f"The forward of {self.label} ran with {described(self._silent, TRIAL_BATCH)} and returned no tensor.",
+                rule="It has to return what the loss is computed from.",
+                hint="return the output at the end of forward()",
+            )
+        names = ", ".join(name for name, _ in self.failures[0][0]) if self.failures else "anything"
+        tried = [
+            f"{described(c, TRIAL_BATCH)}: {message}"
+            for c, message in self.failures[:1] + self.failures[-SHOWN_FAILURES + 1 :]
+        ]
+        return InputsError(
+            f"No inputs were found that {self.label} takes ({names}); {len(self.failures)} were tried.",
+            rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
+            hint="Write them out: --input 8x128:int64:0..50257, or give --inputs file.py:function",
+        )
+
+
+def _is_sane(guess: Guess) -> bool:
+    """Whether a guess is of a size that a trial may have."""
+    most = 2**26  # numbers in one input of a trial: 256 MB
+    return torch.Size(dim or TRIAL_BATCH for dim in guess.shape).numel() <= most and all(
+        dim >= 0 for dim in guess.shape
+    )
