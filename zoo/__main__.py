@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 from dataclasses import replace
 
 from zoo import pool, sample, summary, table
-from zoo.catalog import FOLDER, Entry, entries
+from zoo.catalog import Entry, entries
+from zoo.commit import commit
 from zoo.limits import LIMIT_S
 
 WRITE_EVERY = 20
@@ -29,9 +29,9 @@ def main() -> int:
     before, known = table.read(), table.known_faults()
     catalogue = entries()
     chosen = _chosen(catalogue, before, options)
-    rows, num_bad, commit = [], 0, _commit()
+    rows, num_bad, measured_on = [], 0, commit()
     for row in pool.rows(chosen, options.steps, options.jobs, options.limit):
-        rows.append(replace(row, commit=commit))
+        rows.append(replace(row, commit=measured_on))
         worse = table.regressions(row, before.get(row.target), known.get(row.target, ()))
         num_bad += bool(worse)
         print(
@@ -84,14 +84,6 @@ def _write(
     ]
     table.write(merged)
     summary.write_page(merged, catalogue, known)
-
-
-def _commit() -> str:
-    """Return the commit of this checkout, with a "+" where tracked Python files differ from it."""
-    git = ("git", "-C", str(FOLDER))
-    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ":/*.py"], check=False).returncode
-    return head.stdout.strip() + ("+" if head.stdout and changed else "")
 
 
 if __name__ == "__main__":

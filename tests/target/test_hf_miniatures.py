@@ -9,9 +9,11 @@ from torch import nn
 
 from gradscope.errors import MissingLibraryError
 from gradscope.target.hf.guesses import feeds_several, guesses
+from gradscope.target.hf.heads import _has_forward
 from gradscope.target.hf.names import named
 from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import tiny
+from gradscope.target.hf.sizes import smaller
 from gradscope.target.infer.guess import BATCH, Guess, make
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.roles import Hints
@@ -155,3 +157,12 @@ def test_a_library_that_a_model_cannot_be_built_without_is_named() -> None:
     assert "needs natten" in str(error)
     assert "default configuration raised KeyError" in str(_unbuildable("made-up", "hf:made-up", KeyError("width")))
     assert "no model class" in str(_unbuildable("made-up", "hf:made-up", None))
+
+
+def test_a_class_that_only_holds_parts_is_not_called() -> None:
+    assert _has_forward(nn.Linear)
+    assert not _has_forward(type("Holder", (nn.Module,), {}))
+
+
+def test_what_a_chunk_sees_beside_itself_stays_shorter_than_the_chunk() -> None:
+    assert smaller("chunk_right_context", 50) < smaller("chunk_length", 160)

@@ -33,7 +33,8 @@ def classes_of(model_type: str, config_class: type) -> list[type]:
     names = [name for head in HEADS for name in _names(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", model_type)]
     names += _names(modeling_auto, "MODEL_MAPPING_NAMES", model_type)
     module = _models_beside(config_class)
-    found = [cls for name in names if (cls := _class_named(name, module)) is not None]
+    listed = [cls for name in names if (cls := _class_named(name, module)) is not None]
+    found = [cls for cls in listed if _has_forward(cls)]
     defined = [
         value
         for value in vars(module).values()
@@ -45,7 +46,7 @@ def classes_of(model_type: str, config_class: type) -> list[type]:
     public = getattr(module, "__all__", ())
     own = [cls for cls in defined if getattr(cls, "config_class", None) is config_class]
     own.sort(key=lambda cls: cls.__name__ not in public)
-    parts = [] if found or own else [cls for cls in reversed(defined) if _is_made_from(cls, config_class)]
+    parts = [] if listed or own else [cls for cls in reversed(defined) if _is_made_from(cls, config_class)]
     return sorted(dict.fromkeys([*found, *own, *parts]), key=lambda cls: not _is_contrastive(cls))
 
 
@@ -68,6 +69,11 @@ def _class_named(name: str, module: Any) -> Any:
     import transformers
 
     return getattr(module, name, None) or getattr(transformers, name, None)
+
+
+def _has_forward(cls: Any) -> bool:
+    """Whether a class can be called; some only hold the parts that others call."""
+    return getattr(cls, "forward", None) is not nn.Module.forward
 
 
 def _is_made_from(cls: type, config_class: type) -> bool:

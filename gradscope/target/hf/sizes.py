@@ -55,6 +55,7 @@ _TABLE: tuple[tuple[str, int], ...] = (
     (r"max_2d_position", 10**9),
     (r"max_(source_|target_)?positions?(_embeddings)?$|n_positions|n_ctx|max_seq_len|max_sequence_length", 128),
     (r"num_position_embeddings|position_embedding_size", 64),
+    (r"chunk_\w*context$", 2),
     (r"sliding_window|attention_window|local_attention|local_window|chunk_size|chunk_length|block_size", 8),
     (r"num_queries|num_query_tokens|latent_query|num_latents", 8),
     (r"train_num_points", 64),

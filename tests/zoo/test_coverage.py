@@ -1,0 +1,41 @@
+"""The table of coverage and its page, from made-up rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zoo import coverage_table
+from zoo.coverage_page import page
+from zoo.coverage_table import COLUMNS, NO_INPUTS, STEPS, Row
+
+
+def _row(target: str, outcome: str, **more: str) -> Row:
+    return {**dict.fromkeys(COLUMNS, ""), "target": target, "outcome": outcome, **more}
+
+
+ROWS = {
+    row["target"]: row
+    for row in (
+        _row("hf:whole", STEPS, idle="0", commit="abc"),
+        _row("hf:half", STEPS, idle="3", commit="abc"),
+        _row("hf:none", NO_INPUTS, detail="takes (a | b)", commit="def"),
+        _row("timm:one", STEPS, idle="0", commit="abc"),
+    )
+}
+LISTED = {"torchvision": 2, "timm": 1, "hf": 9}
+
+
+def test_the_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "coverage.csv"
+    assert coverage_table.read(path) == {}
+    coverage_table.write(ROWS, path)
+    assert coverage_table.read(path) == ROWS
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_page_counts_what_was_tried_what_stepped_and_what_stepped_whole() -> None:
+    lines = page(ROWS, LISTED).splitlines()
+    assert any(line.startswith("| transformers: every model type | 9 | 3 | 2 | 1 | 0 | 0 | 0 | 1 |") for line in lines)
+    assert any(line.startswith("| timm: a model of every file | 1 | 1 | 1 | 1 |") for line in lines)
+    assert "| `hf:none` | no inputs found | takes (a \\| b) |" in lines
+    assert "Rows are from abc (3), def (1)." in lines
