@@ -39,7 +39,8 @@ def page(rows: Mapping[str, Row], listed: Mapping[str, int]) -> str:
             "",
             "What comes of a target string alone, with no input, loss or setting given: the model is built at a small",
             "size, inputs and a loss are found, and one forward and backward is taken on them. *Steps* means that the",
-            "loss and every gradient are finite; *all of it*, that every parameter that trains also has a gradient.",
+            "loss and every gradient are finite; *all of it*, that every parameter that trains also has a gradient, among",
+            "the models of which that was noted.",
             "Names are tried in random order, so that those not tried yet are like those tried. What a watched step",
             "then shows of the models is on [the page of the zoo](zoo.md).",
             "",
@@ -64,8 +65,8 @@ def page(rows: Mapping[str, Row], listed: Mapping[str, int]) -> str:
 
 def _line(what: str, num_names: int, rows: list[Row]) -> str:
     counts = Counter(row["outcome"] for row in rows)
-    whole = sum(row["outcome"] == STEPS and row["idle"] in ("", "0") for row in rows)
-    return f"| {what} | {num_names} | {len(rows)} | {counts[STEPS]} | {whole} | " + " | ".join(
+    idle = [row["idle"] for row in rows if row["outcome"] == STEPS and row["idle"]]
+    return f"| {what} | {num_names} | {len(rows)} | {counts[STEPS]} | {idle.count('0')} of {len(idle)} | " + " | ".join(
         str(counts[outcome]) for outcome in OUTCOMES[1:]
     ) + " |"
 
