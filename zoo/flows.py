@@ -14,13 +14,12 @@ import sys
 import warnings
 from typing import Any
 
-import torch
 from torch import nn
 
 from gradscope.probe.seeding import seed_everything
 from gradscope.target import load
 from gradscope.target.subject import Subject
-from tests.structure.watching import Seen, explicit_flows, watched
+from tests.structure.watching import Seen, doubled, explicit_flows, watched
 from zoo.catalog import entries
 
 FORMS = {
@@ -59,7 +58,7 @@ def compare(target: str, arguments: dict[str, Any]) -> tuple[int, int, float]:
     """Return how many sites were compared, how many are said to be inexact, and the worst relative error."""
     subject = load(target, arguments=arguments, seed=0)
     subject.model.double()
-    batch = _doubled(next(iter(subject.batches)))
+    batch = doubled(next(iter(subject.batches)))
     seed_everything(0)
     seen = watched(_Called(subject, batch), loss=lambda output: subject.loss(output, batch).double(), retain=True)
     expected = explicit_flows(seen.structure, seen.loss)
@@ -81,14 +80,6 @@ def _error(seen: Seen, handles: tuple[int | None, ...], truth: tuple[float, ...]
     scales = (*truth[:3], truth[1] * truth[2])
     pairs = zip((seen.number(handle) for handle in handles), truth, scales, strict=True)
     return max((abs(measured - true) / (scale or 1.0) for measured, true, scale in pairs if measured is not None))
-
-
-def _doubled(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, dict):
-        return {key: _doubled(item) for key, item in value.items()}
-    return type(value)(_doubled(item) for item in value) if isinstance(value, tuple | list) else value
 
 
 def main(targets: list[str]) -> int:

@@ -70,7 +70,7 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
 def _commits(rows: list[Row]) -> str:
     """Return the commits that rows were measured on, with their numbers of rows."""
     numbers = Counter(row.commit or "commits before they were noted" for row in rows)
-    return ", ".join(f"{commit} ({number} rows)" for commit, number in numbers.most_common())
+    return ", ".join(f"{commit} ({number} row{'s' * (number > 1)})" for commit, number in numbers.most_common())
 
 
 def write_page(rows: list[Row], catalogue: Iterable[Entry], known: Known, path: Path = PAGE) -> None:

@@ -147,3 +147,12 @@ def _grad(output: Any, into: GradientEdge, gradient: torch.Tensor | None) -> tor
 
 def _norm(tensor: torch.Tensor) -> float:
     return math.sqrt(float((tensor.detach().double().abs() ** 2).sum()))
+
+
+def doubled(value: Any) -> Any:
+    """Return a batch in double precision."""
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: doubled(item) for key, item in value.items()}
+    return type(value)(doubled(item) for item in value) if isinstance(value, tuple | list) else value

@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(os.environ["GRADSCOPE_SHARED"]) / "zoo"), str(Path(__fi
 import catalog  # type: ignore[import-not-found]  # noqa: E402 - found through the path above
 import entry as zoo_entry  # type: ignore[import-not-found]  # noqa: E402
 
-from tests.structure.watching import Seen, explicit_flows, watched  # noqa: E402
+from tests.structure.watching import Seen, doubled, explicit_flows, watched  # noqa: E402
 
 TOLERANCE = 1e-9
 
@@ -34,7 +34,7 @@ def count(item: Any, *, flows: bool) -> tuple[Seen, float]:
     model, batch = zoo_entry.make(item)
     if flows:
         model = model.double()
-        batch = _doubled(batch)
+        batch = doubled(batch)
     torch.manual_seed(zoo_entry.SEED)
     arguments = (batch,) if isinstance(batch, dict) else batch
     seen = watched(_Called(model, item, isinstance(batch, dict)), *arguments, loss=item.loss, retain=flows)
@@ -59,14 +59,6 @@ class _Called(torch.nn.Module):
 
     def forward(self, *batch: Any) -> Any:
         return self.item.call(self.model, batch[0] if self.by_keyword else batch)
-
-
-def _doubled(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.double() if value.is_floating_point() else value
-    if isinstance(value, dict):
-        return {key: _doubled(item) for key, item in value.items()}
-    return type(value)(_doubled(item) for item in value) if isinstance(value, tuple | list) else value
 
 
 def _error(measured: float, truth: float) -> float:
