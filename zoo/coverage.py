@@ -81,14 +81,16 @@ def _torchvision() -> list[str]:
 
 
 def _timm() -> list[str]:
-    """The smallest model of every file, by its name."""
+    """One model of every file: one that was tried, or else the smallest by its name."""
     from timm.models._registry import _module_to_models
 
-    return [min(models, key=_size_hint) for models in _module_to_models.values()]
+    tried = coverage_table.read()
 
+    def rank(name: str) -> tuple[bool, int, str]:
+        size = next((i for i, word in enumerate(SMALL) if word in name), len(SMALL))
+        return f"timm:{name}" not in tried, size, name
 
-def _size_hint(name: str) -> tuple[int, str]:
-    return next((i for i, word in enumerate(SMALL) if word in name), len(SMALL)), name
+    return [min(models, key=rank) for models in _module_to_models.values()]
 
 
 def _transformers() -> list[str]:
