@@ -70,6 +70,28 @@ def test_scripted_child() -> None:
     assert structure_of(model, torch.randn(3, 5)).num_residual == 2
 
 
+def frozen_encoder(**how: Any) -> nn.Module:
+    layer = nn.TransformerEncoderLayer(D, 2, 16, batch_first=True, **how)
+    frozen = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).requires_grad_(False).eval()
+    return nn.Sequential(frozen, nn.Linear(D, 2))
+
+
+def test_fused_path_of_frozen_encoder_layers_is_taken_and_confessed() -> None:
+    """A mode of ours would keep torch from taking it, and the step would not be the bare one any more."""
+    model, x = frozen_encoder(), torch.randn(3, 5, D)
+    bare = plain_loss(model(x))
+    seen = watched(model, x)
+    assert seen.loss.item() == bare.item()
+    what, why = seen.structure.confessions[0]
+    assert "0.layers.0, 0.layers.1" in what
+    assert "_transformer_encoder_layer_fwd" in why
+
+
+def test_encoder_layers_that_are_not_fused_confess_nothing() -> None:
+    for model in (frozen_encoder(bias=False), frozen_encoder().train(), frozen_encoder().requires_grad_(True)):
+        assert not [what for what, _ in structure_of(model, torch.randn(3, 5, D)).confessions if "inside" in what]
+
+
 def test_values_inside_vmap_are_not_read() -> None:
     class Ensemble(nn.Module):
         def __init__(self) -> None:

@@ -16,7 +16,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, SUMS, WEIGHTED, operation_of
 from gradscope.probe.structure.graph import OUTSIDE, Trace
@@ -24,7 +23,7 @@ from gradscope.probe.structure.operations import operation
 from gradscope.probe.structure.places import Span
 from gradscope.probe.structure.summands import as_added, is_number, tensors_among, terms_in
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
-from gradscope.probe.watching.modes import Function, shielded
+from gradscope.probe.watching.modes import Function, OwnMode, shielded
 from gradscope.probe.watching.rows import Rows
 from gradscope.probe.watching.tensors import edge_of, inside_transform
 
@@ -72,7 +71,7 @@ class Factor:
     """The factor has an element for each element: a mask, not a scale."""
 
 
-class AdditionRecorder(TorchFunctionMode):
+class AdditionRecorder(OwnMode):
     """Record the additions of one forward; enter it around the forward and the loss.
 
     Args:
@@ -139,6 +138,11 @@ class AdditionRecorder(TorchFunctionMode):
 
     def _left(self, call: Call, _module: torch.nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
         self.spans.append(Span(self._starts.pop(call, 0), _sequence_now(), call))
+
+    @property
+    def fused(self) -> list[str]:
+        """Modules that were left to run as one fused operation of torch."""
+        return list(dict.fromkeys(self._calls.fused))
 
     @property
     def _call(self) -> Call | None:

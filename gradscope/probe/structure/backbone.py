@@ -7,22 +7,18 @@ network, the sums of a residual one. Of an encoder and decoder the encoder's pla
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from gradscope.probe.structure.chains import along_skips, ends_of, repeated_sites, streams_of
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
-from gradscope.probe.structure.lineage import settled_from
-from gradscope.probe.structure.normalised import normaliser
-from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, ancestry
+from gradscope.probe.structure.settling import settled, start_of
 from gradscope.probe.structure.sites import Site
-from gradscope.probe.structure.stations import DIGITS, blocks_on
+from gradscope.probe.structure.stations import blocks_on
 from gradscope.probe.watching.calls import Call
-
-_MAX_STREAMS = 4
-"""Streams that feed one another (encoders of a decoder); more are not looked for."""
 
 
 @dataclass(slots=True)
@@ -66,13 +62,13 @@ def find_stations(
     numbers = {site.node: number for number, site in enumerate(sites) if site.counted and site.alive}
     with_sites = {call for node in numbers for call in ancestry(sites[numbers[node]].call)}
     stations: list[Station] = []
-    streams = _streams(graph, dominators, {node: sites[number] for node, number in numbers.items()})
-    repeated = _repeated_sites([sites[number] for number in numbers.values()])
+    streams = streams_of(graph, dominators, {node: sites[number] for node, number in numbers.items()})
+    repeated = repeated_sites([sites[number] for number in numbers.values()])
     if 2 * sum(node in numbers for stream in streams for node in stream) < len(repeated):
-        streams = [sorted({node for site in repeated for node in _ends_of(site)})]
+        streams = [sorted({node for site in repeated for node in ends_of(site)})]
     for chain in streams:
         stations += _stations_of(graph, places, sites, numbers, chain, parents, with_sites)
-    along = _along_skips(graph, {node: sites[number] for node, number in numbers.items()})
+    along = along_skips(graph, {node: sites[number] for node, number in numbers.items()})
     if 2 * len(stations) < sum(node in numbers for node in along):
         stations = _stations_of(graph, places, sites, numbers, along, parents, with_sites)
     names = _several(stations)
@@ -81,99 +77,6 @@ def find_stations(
             station.name = f"{station.name}@{station.call.call}"
     _assign_depths(sites, stations)
     return stations
-
-
-def _along_skips(graph: Graph, sites: dict[int, Site]) -> list[int]:
-    """The longest line of sums that add to one another, with the joins.
-
-    It is the stream where something is handed past it to every block, such as the first block's values: gradients have
-    a way round each sum then.
-    """
-    before: dict[int, int | None] = {}
-    length: dict[int, int] = {}
-    for number, site in sorted(sites.items()):
-        ends = settled_from(graph, site.residual.join) if site.residual is not None else ()
-        last = before[number] = next((end for end in ends if end in length), None)
-        length[number] = 1 + (length[last] if last is not None else 0)
-    node = max(length, key=length.__getitem__, default=None)
-    line: set[int] = set()
-    while node is not None:
-        line.update(_ends_of(sites[node]))
-        node = before[node]
-    return sorted(line)
-
-
-def _repeated_sites(sites: list[Site]) -> list[Site]:
-    """The sites of the blocks that are repeated most often: the stream where the input goes to each block."""
-    series: dict[str, list[Site]] = defaultdict(list)
-    for site in sites:
-        series[DIGITS.sub("#", site.module)].append(site)
-    most = max(series.values(), key=len, default=[])
-    return most if len(most) > _MIN_REPEATED else []
-
-
-_MIN_REPEATED = 2
-
-
-def _ends_of(site: Site) -> tuple[int, ...]:
-    return (site.node,) if site.residual is None else (site.residual.join[0], site.node)
-
-
-def _streams(graph: Graph, dominators: Dominators, sites: dict[int, Site]) -> list[list[int]]:
-    """Return chains of dominators in the order in which they run. `sites` are those counted, by their sum."""
-    sums = set(sites)
-    sources = [
-        node
-        for node in range(len(graph.nodes))
-        if dominators.reaches(node)
-        and not graph.parametric[node]
-        and node not in graph.tokens
-        and all(graph.parametric[source] for source, _, _ in graph.inputs[node])
-    ]
-    chains: list[list[int]] = []
-    used: set[int] = set()
-    for _ in range(_MAX_STREAMS):
-        if not sources:
-            break
-        chain = dominators.chain(max(sources, key=_rank(graph, dominators, sums, used)))
-        fresh = [node for node in chain if node not in used]
-        if chains and not (sums & set(fresh) and _feeds(fresh, chain, chains[0])):
-            break
-        if not chains or sums & set(fresh) - _on_branches(chains[0], sites):
-            chains.append(chain)
-        used.update(chain)
-    return _one_after_another(chains, sums)
-
-
-def _on_branches(chain: list[int], sites: dict[int, Site]) -> set[int]:
-    """What lies on the branches of a stream's blocks: a sum that a position enters there is no stream of its own."""
-    residuals = [site.residual for node in chain if (site := sites.get(node)) is not None]
-    return set().union(*(residual.region.members for residual in residuals if residual is not None))
-
-
-def _one_after_another(chains: list[list[int]], sums: set[int]) -> list[list[int]]:
-    """Order streams by their first sum; what two share belongs to the later one: the decoder's end is no encoder's."""
-    chains = sorted(chains, key=lambda chain: min((node for node in chain if node in sums), default=0))
-    later: set[int] = set()
-    streams: list[list[int]] = []
-    for chain in reversed(chains):
-        streams.insert(0, sorted(node for node in chain if node not in later))
-        later.update(chain)
-    return streams
-
-
-def _rank(graph: Graph, dominators: Dominators, sums: set[int], used: set[int]) -> Any:
-    count = [0] * (len(graph.nodes) + 1)
-    for node in range(len(graph.nodes) - 1, -1, -1):
-        if dominators.reaches(node):
-            count[node] = count[dominators.parent[node]] + (node in sums and node not in used)
-    return lambda node: (count[node], dominators.depth(node), -node)
-
-
-def _feeds(fresh: list[int], chain: list[int], main: list[int]) -> bool:
-    """Tell whether a stream flows into the main one before that ends, instead of standing beside it up to the loss."""
-    meeting = chain[len(fresh)] if len(fresh) < len(chain) else None
-    return meeting is not None and meeting in main and any(node > meeting for node in main)
 
 
 def _stations_of(
@@ -187,11 +90,11 @@ def _stations_of(
 ) -> list[Station]:
     on_chain = [numbers[node] for node in chain if node in numbers]
     blocks = blocks_on(graph, places, chain, parents, with_sites if on_chain else set())
-    settled = _settled(graph, [sites[number] for number in on_chain], set(chain))
-    tensors: dict[Tensor, int | None] = dict(zip(settled, on_chain, strict=True))
+    ends = settled(graph, [sites[number] for number in on_chain], set(chain))
+    tensors: dict[Tensor, int | None] = dict(zip(ends, on_chain, strict=True))
     for tensor in blocks:
         tensors.setdefault(tensor, None)
-    start = _start(graph, places, [sites[n] for n in on_chain], blocks, chain)
+    start = start_of(graph, places, [sites[n] for n in on_chain], blocks, chain)
     if start is not None:
         tensors.setdefault(start, None)
     return [
@@ -259,75 +162,6 @@ def _described(graph: Graph, places: Places, node: int) -> str:
     if operation == "add":
         return " + ".join([*modules, "…"] if len(modules) == 1 else modules)
     return f"{operation} of {', '.join(modules)}"
-
-
-def _settled(graph: Graph, sites: list[Site], chain: set[int]) -> list[Tensor]:
-    """For each sum what the next block takes in: the sum itself, or what a norm or an activation made of it first."""
-    found: list[Tensor] = []
-    names: list[str] = []
-    for i, site in enumerate(sites):
-        following = sites[i + 1] if i + 1 < len(sites) else None
-        own = (site.node, 0)
-        if following is None:
-            found.append(_alike(graph, own, names))
-            continue
-        tensor = following.residual.join if following.residual is not None else own
-        path = _path(graph, own, tensor, chain)
-        if path is None:
-            found.append(own)
-        else:
-            names = path
-            found.append(tensor)
-    return found
-
-
-_SETTLING = frozenset({Effect.HAND_ON, Effect.NORM, Effect.BEND, Effect.SCALE, Effect.REDUCE, Effect.ADD})
-_MAX_SETTLING = 16
-
-
-def _path(graph: Graph, start: Tensor, end: Tensor, chain: set[int]) -> list[str] | None:
-    """Return the dominators between a sum and what the next block takes in, None where real work lies in between."""
-    if start == end:
-        return []
-    if not (start[0] < end[0] and end[0] in chain):
-        return None
-    between = (
-        [node for node in sorted(chain) if start[0] < node <= end[0]] if end[0] - start[0] < 4 * _MAX_SETTLING else []
-    )
-    if not between or any(graph.effects[node] not in _SETTLING for node in between):
-        return None
-    return [graph.names[node] for node in between]
-
-
-def _alike(graph: Graph, own: Tensor, names: list[str]) -> Tensor:
-    """Do with the last sum what was done with the one before it."""
-    if not names:
-        return own
-    norm = normaliser(graph, own)
-    tensor = own
-    for name in names:
-        readers = graph.readers(tensor)
-        following = next((node for node, _ in readers if graph.names[node] == name), None)
-        if following is None:
-            return own if norm is None else (norm, 0)
-        tensor = (following, 0)
-    return tensor
-
-
-def _start(
-    graph: Graph, places: Places, sites: list[Site], blocks: dict[Tensor, Call], chain: list[int]
-) -> Tensor | None:
-    """What the first block takes in: the output of the embedding or the stem; None where that is the raw input."""
-    join = sites[0].residual.join if sites and sites[0].residual is not None else None
-    if blocks:
-        first = min(blocks)
-        inside = [node for node in chain if node <= first[0] and blocks[first] in ancestry(places.owner(node))]
-        before = [node for node in chain if inside and node < inside[0]]
-        if before and (join is None or before[-1] < join[0]):
-            return None if isinstance(graph.nodes[before[-1]], Trace) else (before[-1], 0)
-    if join is None or isinstance(graph.nodes[join[0]], Trace):
-        return None
-    return join
 
 
 def _several(stations: list[Station]) -> set[str]:

@@ -37,7 +37,7 @@ class Search:
         graph: The graph.
         found: The residual additions found so far.
         factor_of: What a product multiplied by.
-        limit: The search gives up on a branch of more operations.
+        limit: The search gives up on a skip and branch of more operations.
         visited: The operations of the branch.
     """
 
@@ -55,13 +55,18 @@ class Search:
     _heap: list[int] = field(default_factory=list)
     _queued: set[int] = field(default_factory=set)
 
+    @property
+    def size(self) -> int:
+        """How many operations of skip and branch the search has looked at."""
+        return len(self.visited) + len(self._chain)
+
     def meet(self, skip: Term, branch: Term) -> Meeting | None:
         """Return where a skip and a branch meet, None where they do not."""
         for link in starts(skip):
             self._extend(link)
         for tensor in branch.tensors if branch.gate is None else (*branch.tensors, branch.gate):
             self._reads(tensor)
-        while self._heap and self._chain_open and self._read_open and len(self.visited) <= self.limit:
+        while self._heap and self._chain_open and self._read_open and self.size <= self.limit:
             node = -heapq.heappop(self._heap)
             links = self._outputs.get(node, [])
             for link in list(links):

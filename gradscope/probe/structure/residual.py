@@ -17,10 +17,11 @@ from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.injections import Injections
 from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.meeting import Search
 from gradscope.probe.structure.operations import Effect
-from gradscope.probe.structure.places import Places, ancestry
+from gradscope.probe.structure.places import Places
 from gradscope.probe.structure.region import PURE, Region
 from gradscope.probe.structure.terms import SUMS, Product, Term, terms_of
 from gradscope.probe.watching.calls import Call
@@ -60,8 +61,6 @@ _BUDGET_PER_NODE = 4
 """Operations looked at on branches, per operation of the graph. Networks need 1 to 3, since branches hardly overlap;
 a loop that compares each step with the first would need as many as it has steps."""
 _LEAST_BUDGET = 20_000
-_FED = 2
-"""A tensor that so many operations read is handed to block after block; a long skip is read at its two ends."""
 LONGEST_ONCE_SPENT = 300
 """Once that is spent, no branch longer than this is followed."""
 
@@ -77,8 +76,8 @@ class Finder:
 
     def __init__(self, graph: Graph, factor_of: FactorOf, owner: Callable[[int], Call | None]) -> None:
         self.graph = graph
-        self._owner = owner
         self.found: dict[int, list[Residual]] = {}
+        self._injections = Injections(graph, self.found, owner)
         self.concatenations: dict[int, list[Residual]] = {}
         self._starting: dict[int, list[Residual]] = {}
         """Sums that are residual where a later block adds to them."""
@@ -92,6 +91,8 @@ class Finder:
 
     def decide(self, node: int, terms: list[Term]) -> None:
         """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
+        if self._injections.feeds_branch(node, terms):
+            return
         others = [(skip, [term for term in terms if term is not skip]) for skip in terms]
         pairs = [[found for term in rest if (found := self._search(node, skip, term))] for skip, rest in others]
         best = _best(pairs, lambda one: adds_to_stream(self.graph, one, self.factor_of))
@@ -124,39 +125,9 @@ class Finder:
             yield from (source for source, _ in self.graph.data(residual.join[0]))
 
     def drop_injections(self) -> None:
-        """Drop sums that only make the input of a branch: x + p in x + f(x + p), with p computed from x.
-
-        So does e + g(z) in z + f(e + g(z)), where e is older than the stream z: an input that is fed to every block.
-        Such a sum counts where the stream goes on from it, or where it belongs to a module on the branch.
-        """
-        joins = {end for one in self._all() for end in settled_from(self.graph, one.join)}
-        ends = {end for one in self._all() for t in one.branch.tensors for end in settled_from(self.graph, t)}
-        inner = set()
-        for outer in self._all():
-            for node in outer.region.residuals:
-                join = self.found[node][0].join
-                same = join == outer.join and node not in ends and self._is_apart(node, outer)
-                if node not in joins and (same or self._is_fed(join, outer)):
-                    inner.add(node)
-        for node in inner:
+        """Drop sums that only make the input of a branch."""
+        for node in self._injections.among_found():
             del self.found[node]
-
-    def _is_fed(self, older: Tensor, outer: Residual) -> bool:
-        """Tell whether a tensor from before a block's stream is the one that earlier blocks were fed with as well."""
-        return older[0] < outer.join[0] and len(self.graph.readers(older)) > _FED
-
-    def _all(self) -> Iterator[Residual]:
-        for residuals in self.found.values():
-            yield from residuals
-
-    def _is_apart(self, inner: int, outer: Residual) -> bool:
-        """Tell whether an inner sum is written beside the outer one, or adds what does not come from its own module."""
-        nodes = self.found[inner][0].region.nodes
-        return self._owner(inner) is self._owner(outer.node) or not self._within_call(inner, nodes)
-
-    def _within_call(self, node: int, others: list[int]) -> bool:
-        call = self._owner(node)
-        return all(call in ancestry(self._owner(other)) for other in others)
 
     def decide_concatenation(self, node: int) -> None:
         """Tell whether a concatenation puts a branch next to the stream it is computed from (dense blocks, U-Nets)."""
@@ -176,8 +147,8 @@ class Finder:
         limit = LONGEST_ONCE_SPENT if self.spent > self.budget else self.budget
         search = Search(self.graph, self.found, self.factor_of, limit)
         meeting = search.meet(skip, branch)
-        self.spent += len(search.visited)
-        self.gave_up += len(search.visited) > limit
+        self.spent += search.size
+        self.gave_up += search.size > limit
         if meeting is None:
             return None
         return Residual(node, meeting.link.tensor, skip, branch, meeting.link, meeting.region)

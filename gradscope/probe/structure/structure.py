@@ -12,6 +12,7 @@ from torch import nn
 from gradscope.probe.structure.additions import AdditionRecorder, Key
 from gradscope.probe.structure.attention import roles_of
 from gradscope.probe.structure.backbone import Station, find_stations
+from gradscope.probe.structure.confessions import confessions
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.flows import Flows
 from gradscope.probe.structure.graph import Graph, walk
@@ -19,12 +20,9 @@ from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, Span
 from gradscope.probe.structure.plan import Plan, plan_of
 from gradscope.probe.structure.recurrence import mark_recurrent
-from gradscope.probe.structure.residual import LONGEST_ONCE_SPENT, find_residuals
+from gradscope.probe.structure.residual import find_residuals
 from gradscope.probe.structure.sites import Site, describe
 from gradscope.probe.watching.rows import Rows
-
-_NAMED = 3
-"""So many names are listed in a confession."""
 
 
 @dataclass
@@ -115,7 +113,7 @@ def analyse(
         stations=stations,
         roles=roles_of(graph, model),
         takes_part=_parameters(graph, dominators, model),
-        confessions=_confessions(graph, gave_up, sites, plans),
+        confessions=confessions(graph, gave_up, sites, plans, recorder.fused),
         signature=signature,
         plans=plans,
         graph=graph,
@@ -175,52 +173,6 @@ def _reached(graph: Graph, dominators: Dominators) -> set[int]:
             reached.add(node)
             reached.update(source for source, _, _ in graph.inputs[node])
     return reached
-
-
-def _confessions(
-    graph: Graph, gave_up: int, sites: list[Site], plans: list[Plan | None]
-) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    opaque = sorted(
-        {name for name, effect in zip(graph.names, graph.effects, strict=True) if effect is Effect.OPAQUE} - _CLEAR
-    )
-    if opaque:
-        found.append((
-            f"residual additions inside the autograd functions {_list(opaque)}",
-            "a function with a backward of its own shows autograd its inputs and outputs only",
-        ))  # fmt: skip
-    if "_DifferentiableGraph" in graph.names or any("DifferentiableGraph" in name for name in graph.names):
-        found.append(
-            ("residual additions inside TorchScript", "TorchScript had already fused the operations of a block")
-        )
-    if gave_up:
-        found.append((
-            f"whether sums are residual where a branch is longer than {LONGEST_ONCE_SPENT} operations",
-            f"the search had looked at its share of operations; it gave up {gave_up} times",
-        ))  # fmt: skip
-    inexact = [site.name for site, plan in zip(sites, plans, strict=True) if plan is not None and plan.inexact]
-    if inexact:
-        found.append((
-            f"the branch's gradient alone at {_list(inexact)}",
-            "a tensor of the branch is used elsewhere as well, or the stream needs no gradient there",
-        ))  # fmt: skip
-    blind = [site.name for site, plan in zip(sites, plans, strict=True) if plan is None and site.alive]
-    if blind:
-        found.append(
-            (f"gradients through skip and branch at {_list(blind)}", "re-entrant checkpointing keeps no graph")
-        )
-    dead = [site.name for site in sites if not site.alive and site.counted]
-    if dead:
-        found.append((f"gradients at {_list(dead)}", "the loss is not computed from these sums"))
-    return found
-
-
-_CLEAR = frozenset({"CheckpointFunction"})
-
-
-def _list(names: list[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
 
 
 __all__ = ["Span", "Structure", "analyse", "attach"]

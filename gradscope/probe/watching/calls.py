@@ -11,13 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from gradscope.probe.watching.fused import may_fuse
 from gradscope.probe.watching.replay import Replay
 from gradscope.probe.watching.tensors import (
     Edge,
@@ -112,6 +113,8 @@ class CallTracker:
         """The shapes that the first outermost call was given."""
         self.recomputed: set[str] = set()
         """Modules called again during a backward pass."""
+        self.fused: list[str] = []
+        """Modules that were left to run as one fused operation of torch, in which nothing could be seen."""
         self.names: dict[int, str] = {}
         self._known: list[nn.Module] = []
         self._foreign: dict[int, nn.Module] = {}
@@ -142,6 +145,7 @@ class CallTracker:
         self.calls = []
         self.stack.clear()
         self.recomputed = set()
+        self.fused = []
         self._counts = {}
         self._reindexed = 0
         self._replay = Replay()
@@ -200,6 +204,11 @@ class CallTracker:
         for listener in tuple(self.listeners):  # a listener may take itself or others off
             if listener.left is not None:
                 listener.left(call, module, args, output)
+
+    def leave_unseen(self, call: Call) -> None:
+        """Note that a call ran without our modes, unless the modules inside of it were called one by one."""
+        if not self.calls or self.calls[-1].parent is not call:
+            self.fused.append(call.module)
 
     def abandon(self, call: Call) -> None:
         """Drop a call that raised; a later call of the same module takes its number."""
@@ -331,13 +340,16 @@ def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
                 call = tracker.enter(self, args, kwargs)
                 if call is not None:
                     opened.append((tracker, call))
+    # Straight to the eager implementation: one frame less, and a compiled module runs eagerly while watched.
+    eager = _original_call is _STOCK_CALL and bool(_active)
+    run: Callable[..., Any] = self._call_impl if eager else partial(_original_call, self)
+    unseen = may_fuse(self, args, kwargs)
     try:
-        if _original_call is _STOCK_CALL:
-            # Straight to the eager implementation: one frame less, and a compiled module runs eagerly while watched.
-            eager: Callable[..., Any] = self._call_impl
-            output = eager(*args, **kwargs) if _active else _STOCK_CALL(self, *args, **kwargs)
+        if unseen:
+            with torch._C.DisableTorchFunction():
+                output = run(*args, **kwargs)
         else:
-            output = _original_call(self, *args, **kwargs)
+            output = run(*args, **kwargs)
     except BaseException:
         for tracker, call in reversed(opened):
             tracker.abandon(call)
@@ -345,5 +357,7 @@ def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if opened:
         with torch._C.DisableTorchFunction():
             for tracker, call in reversed(opened):
+                if unseen:
+                    tracker.leave_unseen(call)
                 tracker.leave(call, self, args, output)
     return output

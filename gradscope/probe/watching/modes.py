@@ -30,7 +30,11 @@ def shielded(look: Callable[[Function], Any], func: Function) -> Any:
         return look(seen_by_others)
 
 
-class LingeringMode(TorchFunctionMode):
+class OwnMode(TorchFunctionMode):
+    """A mode of ours, to be told from those of the user."""
+
+
+class LingeringMode(OwnMode):
     """A mode that hands calls on unseen unless it is awake."""
 
     def __init__(self) -> None:

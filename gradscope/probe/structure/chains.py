@@ -1,0 +1,109 @@
+"""Which operations the stream of a network runs through: chains of dominators, or the sums that add to one another."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from gradscope.probe.structure.dominance import Dominators
+from gradscope.probe.structure.graph import Graph
+from gradscope.probe.structure.lineage import settled_from
+from gradscope.probe.structure.sites import Site
+from gradscope.probe.structure.stations import DIGITS
+
+_MAX_STREAMS = 4
+"""Streams that feed one another (encoders of a decoder); more are not looked for."""
+
+
+def along_skips(graph: Graph, sites: dict[int, Site]) -> list[int]:
+    """The longest line of sums that add to one another, with the joins.
+
+    It is the stream where something is handed past it to every block, such as the first block's values: gradients have
+    a way round each sum then.
+    """
+    before: dict[int, int | None] = {}
+    length: dict[int, int] = {}
+    for number, site in sorted(sites.items()):
+        ends = settled_from(graph, site.residual.join) if site.residual is not None else ()
+        last = before[number] = next((end for end in ends if end in length), None)
+        length[number] = 1 + (length[last] if last is not None else 0)
+    node = max(length, key=length.__getitem__, default=None)
+    line: set[int] = set()
+    while node is not None:
+        line.update(ends_of(sites[node]))
+        node = before[node]
+    return sorted(line)
+
+
+def repeated_sites(sites: list[Site]) -> list[Site]:
+    """The sites of the blocks that are repeated most often: the stream where the input goes to each block."""
+    series: dict[str, list[Site]] = defaultdict(list)
+    for site in sites:
+        series[DIGITS.sub("#", site.module)].append(site)
+    most = max(series.values(), key=len, default=[])
+    return most if len(most) > _MIN_REPEATED else []
+
+
+_MIN_REPEATED = 2
+
+
+def ends_of(site: Site) -> tuple[int, ...]:
+    """Return the sum of a site, and before it the tensor that its block took in."""
+    return (site.node,) if site.residual is None else (site.residual.join[0], site.node)
+
+
+def streams_of(graph: Graph, dominators: Dominators, sites: dict[int, Site]) -> list[list[int]]:
+    """Return chains of dominators in the order in which they run. `sites` are those counted, by their sum."""
+    sums = set(sites)
+    sources = [
+        node
+        for node in range(len(graph.nodes))
+        if dominators.reaches(node)
+        and not graph.parametric[node]
+        and node not in graph.tokens
+        and all(graph.parametric[source] for source, _, _ in graph.inputs[node])
+    ]
+    chains: list[list[int]] = []
+    used: set[int] = set()
+    for _ in range(_MAX_STREAMS):
+        if not sources:
+            break
+        chain = dominators.chain(max(sources, key=_rank(graph, dominators, sums, used)))
+        fresh = [node for node in chain if node not in used]
+        if chains and not (sums & set(fresh) and _feeds(fresh, chain, chains[0])):
+            break
+        if not chains or sums & set(fresh) - _on_branches(chains[0], sites):
+            chains.append(chain)
+        used.update(chain)
+    return _one_after_another(chains, sums)
+
+
+def _on_branches(chain: list[int], sites: dict[int, Site]) -> set[int]:
+    """What lies on the branches of a stream's blocks: a sum that a position enters there is no stream of its own."""
+    residuals = [site.residual for node in chain if (site := sites.get(node)) is not None]
+    return set().union(*(residual.region.members for residual in residuals if residual is not None))
+
+
+def _one_after_another(chains: list[list[int]], sums: set[int]) -> list[list[int]]:
+    """Order streams by their first sum; what two share belongs to the later one: the decoder's end is no encoder's."""
+    chains = sorted(chains, key=lambda chain: min((node for node in chain if node in sums), default=0))
+    later: set[int] = set()
+    streams: list[list[int]] = []
+    for chain in reversed(chains):
+        streams.insert(0, sorted(node for node in chain if node not in later))
+        later.update(chain)
+    return streams
+
+
+def _rank(graph: Graph, dominators: Dominators, sums: set[int], used: set[int]) -> Any:
+    count = [0] * (len(graph.nodes) + 1)
+    for node in range(len(graph.nodes) - 1, -1, -1):
+        if dominators.reaches(node):
+            count[node] = count[dominators.parent[node]] + (node in sums and node not in used)
+    return lambda node: (count[node], dominators.depth(node), -node)
+
+
+def _feeds(fresh: list[int], chain: list[int], main: list[int]) -> bool:
+    """Tell whether a stream flows into the main one before that ends, instead of standing beside it up to the loss."""
+    meeting = chain[len(fresh)] if len(fresh) < len(chain) else None
+    return meeting is not None and meeting in main and any(node > meeting for node in main)

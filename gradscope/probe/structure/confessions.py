@@ -1,0 +1,73 @@
+"""What could not be seen of a network's structure, and why."""
+
+from __future__ import annotations
+
+from gradscope.probe.structure.graph import Graph
+from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.plan import Plan
+from gradscope.probe.structure.residual import LONGEST_ONCE_SPENT
+from gradscope.probe.structure.sites import Site
+
+_NAMED = 3
+"""So many names are listed in a confession."""
+
+
+def confessions(
+    graph: Graph, gave_up: int, sites: list[Site], plans: list[Plan | None], fused: list[str]
+) -> list[tuple[str, str]]:
+    """Return (what, why) for everything about the structure of a step that could not be seen.
+
+    Args:
+        graph: The graph.
+        gave_up: How many pairs of terms were too far apart to be followed.
+        sites: The residual additions and concatenations.
+        plans: How the gradients of each site are measured; None where they cannot be.
+        fused: Modules that torch ran as one fused operation.
+    """
+    found: list[tuple[str, str]] = []
+    opaque = sorted(
+        {name for name, effect in zip(graph.names, graph.effects, strict=True) if effect is Effect.OPAQUE} - _CLEAR
+    )
+    if opaque:
+        found.append((
+            f"residual additions inside the autograd functions {_list(opaque)}",
+            "a function with a backward of its own shows autograd its inputs and outputs only",
+        ))  # fmt: skip
+    if any("DifferentiableGraph" in name for name in graph.names):
+        found.append(
+            ("residual additions inside TorchScript", "TorchScript had already fused the operations of a block")
+        )
+    if fused:
+        found.append((
+            f"what {_list(fused)} compute{'s' * (len(fused) == 1)} inside, residual additions included",
+            "frozen and in evaluation, torch may run it as one fused operation (_transformer_encoder_layer_fwd, "
+            "_native_multi_head_attention); no gradient passes it",
+        ))  # fmt: skip
+    if gave_up:
+        found.append((
+            f"whether sums are residual where a branch is longer than {LONGEST_ONCE_SPENT} operations",
+            f"the search had looked at its share of operations; it gave up {gave_up} times",
+        ))  # fmt: skip
+    inexact = [site.name for site, plan in zip(sites, plans, strict=True) if plan is not None and plan.inexact]
+    if inexact:
+        found.append((
+            f"the branch's gradient alone at {_list(inexact)}",
+            "a tensor of the branch is used elsewhere as well, or the stream needs no gradient there",
+        ))  # fmt: skip
+    blind = [site.name for site, plan in zip(sites, plans, strict=True) if plan is None and site.alive]
+    if blind:
+        found.append(
+            (f"gradients through skip and branch at {_list(blind)}", "re-entrant checkpointing keeps no graph")
+        )
+    dead = [site.name for site in sites if not site.alive and site.counted]
+    if dead:
+        found.append((f"gradients at {_list(dead)}", "the loss is not computed from these sums"))
+    return found
+
+
+_CLEAR = frozenset({"CheckpointFunction"})
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return shown if len(names) <= _NAMED else f"{shown} and {len(names) - _NAMED} more"
