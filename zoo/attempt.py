@@ -14,11 +14,14 @@ import torch
 
 from gradscope.errors import GradscopeError, InputsError
 from gradscope.target import load
+from gradscope.target.blame import raised
 from zoo.coverage_table import KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, NOT_FINITE, STEP_RAISED, STEPS, Row
 
 MOST_BYTES = 6 * 2**30
 """Memory of one process."""
 DETAIL_CHARACTERS = 300
+OUT_OF_MEMORY = "ran out of memory"
+"""What `raised` says of it."""
 GRACE_S = 5
 """Between the signal that says that the time is up and the one that cannot be caught."""
 
@@ -71,7 +74,8 @@ def _tried(target: str) -> Row:
     except GradscopeError as error:
         detail = str(error)
     except Exception as error:  # whatever a library raises is a row of the table
-        detail = f"{type(error).__name__}: {error}"
+        detail = str(raised(error, f"A step of {target}", GradscopeError))
+    outcome = KILLED if OUT_OF_MEMORY in detail else outcome
     return {**_row(target, outcome, detail), **more, "cpu_s": f"{time.process_time() - start:.1f}"}
 
 

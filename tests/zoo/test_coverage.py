@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from zoo import coverage_table
+import pytest
+
+from zoo import attempt, coverage_table
 from zoo.coverage_page import page
-from zoo.coverage_table import COLUMNS, NO_INPUTS, STEPS, Row
+from zoo.coverage_table import COLUMNS, KILLED, NO_INPUTS, NOT_BUILT, STEPS, Row
 
 
 def _row(target: str, outcome: str, **more: str) -> Row:
@@ -40,3 +42,18 @@ def test_the_page_counts_what_was_tried_what_stepped_and_what_stepped_whole() ->
     assert "| 1 | 1 | 1 | 1 of 1 |" in counts["timm"]
     assert "| `hf:none` | no inputs found | takes (a \\| b) |" in lines
     assert "Rows are from abc (3), def (1)." in lines
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(MemoryError("no room"), KILLED), (ValueError("no such part"), NOT_BUILT)]
+)
+def test_a_model_that_needs_too_much_memory_is_over_the_limits(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str
+) -> None:
+    def load(target: str) -> None:
+        raise error
+
+    monkeypatch.setattr(attempt, "load", load)
+    row = attempt._tried("hf:made-up")
+    assert row["outcome"] == outcome
+    assert "hf:made-up" in row["detail"]
