@@ -1,4 +1,7 @@
-"""Things that must not fool the watcher: each changes no number and gives the norms of plain autograd."""
+"""Things that must not fool the watcher: each changes no number and gives the norms of plain autograd.
+
+`test_trap_list` names the test of each, here or in another file.
+"""
 
 import inspect
 import sys

@@ -57,6 +57,8 @@ def test_recomputation_counts_once(reentrant: bool) -> None:
     assert [site.addition.out is not None for site in seen.structure.sites] == [True] * 3
     for site, other in zip(seen.structure.sites, bare.structure.sites, strict=True):
         assert [seen.number(h) for h in site.forward_handles()] == [bare.number(h) for h in other.forward_handles()]
+    assert len(seen.station_grads) == 4
+    assert seen.station_grads == bare.station_grads
     if not reentrant:
         assert [seen.number(flow.branch) for flow in seen.flows] == [bare.number(flow.branch) for flow in bare.flows]
     else:

@@ -130,7 +130,7 @@ def _jacobian(
 ) -> None:
     ends = find_ends(lambda: forward(fresh(batch)))
     if ends is None:
-        found.confessions.append(("jacobian_anisotropy", "no stream from input to loss was found"))
+        found.confessions.append(("jacobian_anisotropy", "the two ends of a stream from input to loss were not found"))
         return
     result = anisotropy(*ends, generator, num_cotangents(size or 1))
     found.add("jacobian_passes", float(result.num_cotangents), "")

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradscope.probe.structure.chains import along_skips, ends_of, repeated_sites, streams_of
 from gradscope.probe.structure.dominance import Dominators
-from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.places import Places, ancestry
 from gradscope.probe.structure.settling import settled, start_of
 from gradscope.probe.structure.sites import Site
@@ -100,7 +100,7 @@ def _stations_of(
     return [
         _station(graph, places, sites, tensor, tensors[tensor], blocks, tensor == start)
         for tensor in sorted(tensors)
-        if not isinstance(graph.nodes[tensor[0]], Trace)
+        if graph.gradient_of(tensor) is not None
     ]
 
 
@@ -126,6 +126,7 @@ def _station(
     inside = ancestry(call if call is not None else places.owner(tensor[0]))
     lies_in = next((other.module for other in inside if other in set(blocks.values())), None)
     shape = graph.shape(tensor)
+    node, output_nr = graph.gradient_of(tensor) or (None, 0)
     return Station(
         name=name,
         kind=kind,
@@ -133,8 +134,8 @@ def _station(
         call=call,
         site=site,
         tensor=tensor,
-        node=graph.nodes[tensor[0]],
-        output_nr=tensor[1],
+        node=node,
+        output_nr=output_nr,
         is_sum=site is not None and tensor[0] == sites[site].node,
         num_elements=None if shape is None else math.prod(shape),
     )

@@ -71,6 +71,7 @@ class Graph:
         inputs: For each node the tensors it takes, with their position among the node's inputs.
         sequences: The autograd sequence number of each node (fractional for traces).
         ends: The losses.
+        carriers: By trace the output of an opaque autograd node (checkpointing) that carries what it computed.
         tokens: Learned tokens that a block adds to although the data do not go into them; known with `parametric`.
     """
 
@@ -81,6 +82,7 @@ class Graph:
         self.sequences: list[float] = []
         self.index: dict[Any, int] = {}
         self.ends: list[int] = []
+        self.carriers: dict[Trace, tuple[Any, int]] = {}
         self.tokens: list[int] = []
         self._in_views = in_views
         self._consumers: list[list[tuple[int, int, int]]] | None = None
@@ -131,6 +133,11 @@ class Graph:
         """Return a tensor's shape, None where autograd does not say (nested tensors)."""
         return shape_of(self.nodes[tensor[0]], tensor[1])
 
+    def gradient_of(self, tensor: Tensor) -> tuple[Any, int] | None:
+        """Return the autograd node, with its output, to which a tensor's gradient comes; None where none does."""
+        node = self.nodes[tensor[0]]
+        return self.carriers.get(node) if isinstance(node, Trace) else (node, tensor[1])
+
     def is_raw(self, node: int) -> bool:
         """Tell whether a node stands for a tensor that no gradient reaches."""
         trace = self.nodes[node]
@@ -173,17 +180,23 @@ def walk(
     stack = [root for root in roots if root is not None]
     hidden = hidden or {}
     splices = splices or {}
+    carriers: dict[Trace, tuple[Any, int]] = {}
     while stack:
         node = stack.pop()
         if node in found:
             continue
-        edges = found[node] = _edges(node, hidden, splices)
+        edges = found[node] = _edges(node, hidden, splices, carriers)
         stack.extend(source for source, _, _ in edges if source not in found)
-    return _ordered(found, in_views or {})
+    graph = _ordered(found, in_views or {})
+    graph.carriers = carriers
+    return graph
 
 
 def _edges(
-    node: Any, hidden: Mapping[int, Sequence[tuple[int, Trace]]], splices: Mapping[tuple[int, int], Trace]
+    node: Any,
+    hidden: Mapping[int, Sequence[tuple[int, Trace]]],
+    splices: Mapping[tuple[int, int], Trace],
+    carriers: dict[Trace, tuple[Any, int]],
 ) -> list[tuple[Any, int, int]]:
     if isinstance(node, Trace):
         pairs = [(item, 0) if isinstance(item, Trace) else item for item in node.inputs]
@@ -192,15 +205,20 @@ def _edges(
         edges = [(source, number, i) for i, (source, number) in enumerate(node.next_functions) if source is not None]
         if hidden:
             edges += [(trace, 0, position) for position, trace in hidden.get(node._sequence_nr(), ())]
-    return [_spliced(edge, splices) for edge in edges] if splices else edges
+    return [_spliced(edge, splices, carriers) for edge in edges] if splices else edges
 
 
-def _spliced(edge: tuple[Any, int, int], splices: Mapping[tuple[int, int], Trace]) -> tuple[Any, int, int]:
+def _spliced(
+    edge: tuple[Any, int, int], splices: Mapping[tuple[int, int], Trace], carriers: dict[Trace, tuple[Any, int]]
+) -> tuple[Any, int, int]:
     source, number, position = edge
     if isinstance(source, Trace):
         return edge
     trace = splices.get((source._sequence_nr(), number))
-    return edge if trace is None else (trace, 0, position)
+    if trace is None:
+        return edge
+    carriers[trace] = (source, number)
+    return trace, 0, position
 
 
 def _ordered(found: dict[Any, list[tuple[Any, int, int]]], in_views: Mapping[int, str]) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.normalised import normaliser
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, ancestry
@@ -73,7 +73,7 @@ def start_of(
         inside = [node for node in chain if node <= first[0] and blocks[first] in ancestry(places.owner(node))]
         before = [node for node in chain if inside and node < inside[0]]
         if before and (join is None or before[-1] < join[0]):
-            return None if isinstance(graph.nodes[before[-1]], Trace) else (before[-1], 0)
-    if join is None or isinstance(graph.nodes[join[0]], Trace):
+            return (before[-1], 0) if graph.gradient_of((before[-1], 0)) is not None else None
+    if join is None or graph.gradient_of(join) is None:
         return None
     return join

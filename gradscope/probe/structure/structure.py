@@ -123,7 +123,7 @@ def analyse(
 def attach(structure: Structure, rows: Rows) -> Flows:
     """Listen to the gradients of a structure that was just analysed, until `Flows.remove` is called."""
     assert structure.graph is not None, "the structure's graph was released"
-    stations = [(structure.graph.nodes[s.tensor[0]], s.output_nr) for s in structure.stations]
+    stations = [(station.node, station.output_nr) for station in structure.stations]
     return Flows(structure.graph, structure.plans, stations, rows)
 
 
@@ -137,7 +137,7 @@ def _again(previous: Structure, graph: Graph, recorder: AdditionRecorder) -> Str
     for site in previous.sites:
         site.call = calls.get((site.call.module, site.call.call)) if site.call is not None else None
     for station in previous.stations:
-        station.node = graph.nodes[station.tensor[0]]
+        station.node, station.output_nr = graph.gradient_of(station.tensor) or (None, 0)
         station.call = calls.get((station.call.module, station.call.call)) if station.call is not None else None
     return previous
 
