@@ -194,6 +194,20 @@ class Gemma(nn.Module):
         return x + self.after(self.mlp(self.before(x)))
 
 
+def test_norm_between_stages_is_not_behind_the_block_before_it() -> None:
+    class Bare(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.f = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.f(x)
+
+    stages = [nn.Sequential(Bare(), Bare(), nn.LayerNorm(8), nn.Linear(8, 8)) for _ in range(2)]
+    structure = structure_of(nn.Sequential(nn.Linear(8, 8), *stages, nn.Sequential(Bare(), Bare())), torch.randn(3, 8))
+    assert {site.placement for site in structure.sites} == {"none"}
+
+
 def test_norms_written_by_hand_are_norms() -> None:
     """And their weight at the end of a branch is no layer scale."""
     structure = structure_of(nn.Sequential(nn.Embedding(9, D), Gemma(), Gemma(), nn.Linear(D, 3)), torch.arange(6))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.placement import placement_of
 from gradscope.probe.structure.places import Places, ancestry, child_below
 from gradscope.probe.structure.residual import Residual
+from gradscope.probe.structure.stations import DIGITS
 from gradscope.probe.watching.calls import Call
 
 
@@ -127,8 +128,25 @@ def describe(
                     positions=(residual.skip.position, residual.branch.position),
                 )
             )
+    _settle_placements(sites)
     _tell_apart(sites)
     return sites
+
+
+def _settle_placements(sites: list[Site]) -> None:
+    """Take the norm behind the last block of a stage for what it is, where the other blocks have none behind them.
+
+    It belongs to the layer that leads on to the next stage (ConvNeXt) or out of the network.
+    """
+    series: dict[str, list[Site]] = defaultdict(list)
+    for site in sites:
+        series[DIGITS.sub("#", site.name)].append(site)
+    for alike in series.values():
+        counts = Counter(site.placement for site in alike)
+        usual = max(("none", "output"), key=counts.__getitem__)
+        if counts[usual] > counts["post"]:
+            for site in alike:
+                site.placement = usual if site.placement == "post" else site.placement
 
 
 def _groups(found: dict[int, list[Residual]]) -> dict[int, int]:
