@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -50,6 +51,7 @@ class Discovery(OptimizerListener):
         """Models that no optimizer trains, in a script whose others are trained by one."""
         self._optimizers: set[int] = set()
         self._called = False
+        self._processes_before = _next_process()
 
     def start(self) -> None:
         """Begin to look."""
@@ -74,7 +76,7 @@ class Discovery(OptimizerListener):
             return f"{names} ran, but no backward pass reached its parameters (those of torch.func are not watched)"
         if self._called:
             return "modules ran, but none that has parameters to train ran with gradients"
-        if _started_processes():
+        if _next_process() > self._processes_before:
             return "it trains in processes of its own, which are not watched; let it train in the first, as one rank"
         return "no nn.Module ran; what plain tensors do is not watched"
 
@@ -152,10 +154,10 @@ class Discovery(OptimizerListener):
         return f"{name}-{taken + 1}" if taken else name
 
 
-def _started_processes() -> bool:
-    """Tell whether the script has started processes, by the number that multiprocessing gives to the next."""
+def _next_process() -> int:
+    """Return the number that multiprocessing gives to the next process: it grows with each that was started."""
     module = sys.modules.get("multiprocessing.process")
-    return module is not None and next(module._process_counter) > 1
+    return 1 if module is None else next(copy(module._process_counter))
 
 
 def _hold(modules: dict[int, weakref.ref[nn.Module]], module: nn.Module) -> None:
