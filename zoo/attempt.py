@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradscope.errors import GradscopeError, InputsError
+from gradscope.errors import GradscopeError, InputsError, LossError
 from gradscope.target import load
 from gradscope.target.blame import raised
 from zoo.coverage_table import KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, NOT_FINITE, STEP_RAISED, STEPS, Row
@@ -72,7 +72,7 @@ def _tried(target: str) -> Row:
     except InputsError as error:
         outcome, detail = NO_INPUTS, str(error)
     except GradscopeError as error:
-        detail = str(error)
+        outcome, detail = NO_GRADIENT if isinstance(error, LossError) else outcome, str(error)
     except Exception as error:  # whatever a library raises is a row of the table
         detail = str(raised(error, f"A step of {target}", GradscopeError))
     outcome = KILLED if OUT_OF_MEMORY in detail else outcome

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.errors import InputsError, LossError
 from zoo import attempt, coverage_table
 from zoo.coverage_page import page
-from zoo.coverage_table import COLUMNS, KILLED, NO_INPUTS, NOT_BUILT, STEPS, Row
+from zoo.coverage_table import COLUMNS, KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, STEPS, Row
 
 
 def _row(target: str, outcome: str, **more: str) -> Row:
@@ -45,9 +46,15 @@ def test_the_page_counts_what_was_tried_what_stepped_and_what_stepped_whole() ->
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(MemoryError("no room"), KILLED), (ValueError("no such part"), NOT_BUILT)]
+    ("error", "outcome"),
+    [
+        (MemoryError("no room"), KILLED),
+        (ValueError("hf:made-up has no such part"), NOT_BUILT),
+        (InputsError("hf:made-up takes nothing"), NO_INPUTS),
+        (LossError("hf:made-up has no output that trains"), NO_GRADIENT),
+    ],
 )
-def test_a_model_that_needs_too_much_memory_is_over_the_limits(
+def test_what_went_wrong_says_what_came_of_a_target(
     monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str
 ) -> None:
     def load(target: str) -> None:
