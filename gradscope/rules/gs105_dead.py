@@ -96,7 +96,8 @@ def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
         return f"{subject} has only zero factors: the gradient of {listed(names)} is exactly zero{still}."
     why = ""
     if region.next_is_off:
-        why = f": `{region.next_module}` behind it gives exactly zero for every sample"
+        what = f"`{region.next_module}` behind it" if region.next_module else "the model's own output"
+        why = f": {what} gives exactly zero for every sample"
     return f"No gradient passes back into {culprit}: that of {listed(names)} is exactly zero{still}{why}."
 
 

@@ -122,6 +122,8 @@ def test_chosen_by_output_and_target(write, output, target, expected):
         (torch.randn(8, 10).softmax(-1), torch.randn(8, 4), "probabilities"),
         (torch.randn(8, 10).log_softmax(-1), torch.randn(8, 4), "log_probabilities"),
         (torch.randn(8, 1).sigmoid(), torch.randn(8, 4), "yes_or_no"),
+        (torch.randn(8, 1, requires_grad=True).sigmoid().squeeze(1).view(8, 1), torch.randn(8, 4), "yes_or_no"),
+        (torch.rand(8, 1, requires_grad=True) * 0.5, torch.randn(8, 4), "regression"),  # between 0 and 1 by chance
         (torch.randn(8, 1), torch.randn(8, 4), "regression"),
         (torch.randn(8, 6, 30), torch.randint(30, (8, 6)), "classes_last"),
         (torch.randn(8, 6, 16), torch.randint(30, (8, 6)), "regression"),

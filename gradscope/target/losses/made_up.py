@@ -27,6 +27,9 @@ TOLERANCE = 1e-3
 SMALLEST_PROBABILITY = 1e-12
 """Keeps log(p) finite without touching any probability that float32 can tell from zero in a sum of one."""
 
+RESHAPING = ("View", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "Slice", "ToCopy", "Permute", "Transpose")
+"""Beginnings of the names of autograd nodes that leave every value as it is."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -136,7 +139,7 @@ def kind_of(output: torch.Tensor, batch: Batch) -> str:
             return "log_probabilities"
     if output.shape[-1:] == (1,) or output.dim() == 1:
         inside = bool((values > 0).all()) and bool((values < 1).all())
-        return "yes_or_no" if inside else "regression"
+        return "yes_or_no" if inside and _may_be_bounded(output) else "regression"
     if output.dim() == 2:  # noqa: PLR2004  # B x C
         return "classes_last"
     return _kind_of_dense(output, [tensor for _, tensor in named_tensors(batch)])
@@ -151,6 +154,14 @@ def _kind_of_dense(output: torch.Tensor, inputs: list[torch.Tensor]) -> str:
     if any(output.shape[2:] == t.shape[2:] and output.shape[1] not in (1, t.shape[1]) for t in pictures):
         return "classes_first"
     return "regression"
+
+
+def _may_be_bounded(output: torch.Tensor) -> bool:
+    """Whether values between 0 and 1 will stay there: a sigmoid made them, or nothing is known of what made them."""
+    node = output.grad_fn
+    while node is not None and node.name().startswith(RESHAPING) and node.next_functions:
+        node = node.next_functions[0][0]
+    return node is None or "igmoid" in node.name() or "Softmax" in node.name()
 
 
 def _labels(shape: torch.Size, num_classes: int, like: torch.Tensor) -> torch.Tensor:
