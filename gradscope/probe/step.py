@@ -245,7 +245,7 @@ class _NotFiniteError(Exception):
 
 
 def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:
-    grads = [p.grad for p in model.parameters() if p.grad is not None and readable(p.grad)]
+    grads = [p.grad for p in model.parameters() if p.grad is not None and p.grad.numel() and readable(p.grad)]
     # The largest magnitude: a Euclidean norm in float32 is infinite already where single numbers pass 1e19.
     norms = torch._foreach_norm([loss.detach(), *grads], ord=math.inf)
     return bool(torch.stack([norm.to(loss.device, torch.float32) for norm in norms]).isfinite().all())

@@ -296,6 +296,20 @@ def test_not_finite_step_ends_the_run_and_names_the_birthplace():
     assert any("steps 3, 10" in what for what in recording.tables["confessions"]["what"])
 
 
+@pytest.mark.parametrize("level", ["params", "default", "deep"])
+def test_a_layer_without_room_is_stepped_like_any_other(level):
+    model = net()
+    model.append(nn.Linear(3, 3))
+    with torch.no_grad():
+        model[-1].spare = nn.Parameter(torch.empty(0, 3))
+
+    def loss(output, batch):
+        return output.square().mean() + model[-1].spare.sum()
+
+    recording = measure(subject(model, loss=loss), settings(level=level, jacobian=True))
+    assert recording.watched_steps == [0, 3, 10]
+
+
 def test_explosion_between_watched_steps_is_found_where_it_happens():
     def loss(output, batch):
         return (output.square().mean() * 1e4).exp()
