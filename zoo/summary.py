@@ -50,7 +50,7 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             "[zoo/results.csv](../zoo/results.csv), one row per architecture. The counts to compare with are read from",
             "the libraries' sources; [zoo/catalog.csv](../zoo/catalog.csv) names file and expression for each.",
             f"Of {len(rows)} architectures, {num_given} are given a factory argument, for fewer blocks or a size.",
-            f"The catalogue lists {num_waiting} more that build and take a step, which `--new --write` adds.",
+            *([f"The catalogue lists {num_waiting} more, which `--new --write` adds."] if num_waiting else []),
             f"Measured on {_commits(rows)}; the last column of results.csv says which row is from which.",
             "",
             f"| library | {' | '.join(COLUMNS)} |",
