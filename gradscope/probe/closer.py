@@ -1,4 +1,4 @@
-"""A closer look at a step that went wrong: run again, where were gradients cut or numbers lost?"""
+"""A closer look at a step that went wrong: run again, where were gradients cut, numbers lost, or all that came zero?"""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from gradscope.probe.attach import StepWatch
 from gradscope.probe.faults.again import send_back
 from gradscope.probe.faults.births import Birth, find_births
 from gradscope.probe.faults.cuts import Cut, find_cuts
+from gradscope.probe.faults.zeros import find_zeros
 from gradscope.probe.restore import Moment
 from gradscope.probe.watching.tables import Tables
 from gradscope.probe.watching.updates import Updates
 
 _BIRTHS = "where numbers become non-finite"
+_CUTS = "where gradients are cut"
+_ZEROS = "where gradients become zero"
 _MOST_NAMES = 5
 """Parameters that an event names one by one."""
 
@@ -107,17 +110,54 @@ def note_cuts(
         with moment.again():
             cuts = find_cuts(model, forward, starved)
     except Exception as error:
-        tables.confess("where gradients are cut", f"running the forward again raised {type(error).__name__}")
+        tables.confess(_CUTS, f"running the forward again raised {type(error).__name__}")
         return []
     write_cuts(tables, step, cuts)
     return cuts
 
 
+def note_zeros(
+    tables: Tables, step: int, model: nn.Module, forward: Callable[[], Any], silent: list[str], moment: Moment
+) -> None:
+    """Write an event for each place at which the gradients of silent parameters become exactly zero."""
+    try:
+        with moment.again():
+            zeros = find_zeros(model, forward, silent)
+    except Exception as error:  # as above
+        tables.confess(_ZEROS, f"running the step again raised {type(error).__name__}")
+        return
+    _write_places(tables, step, "zero", "only zeros for", zeros)
+
+
+def note_zeros_of_loop(
+    tables: Tables, step: int, model: nn.Module, watch: StepWatch, silent: list[str], updates: Updates | None
+) -> None:
+    """Write such events for a step of a loop that is not ours, as far as its forwards can be run again."""
+    why = _obstacle(watch, updates)
+    if why is not None:
+        tables.confess(_ZEROS, why)
+        return
+    assert watch.evidence is not None
+    assert updates is not None
+    forwards = watch.evidence.forwards
+    try:
+        with forwards.moment(updates.before):
+            zeros = find_zeros(model, forwards.run, silent, send_back(model, _arrivals(watch)))
+    except Exception as error:  # as above
+        tables.confess(_ZEROS, f"running the forward again raised {type(error).__name__}")
+        return
+    _write_places(tables, step, "zero", "only zeros for", zeros)
+
+
 def write_cuts(tables: Tables, step: int, cuts: list[Cut]) -> None:
     """Write an event for each cut."""
-    for cut in cuts:
-        names = ", ".join(cut.parameters[:_MOST_NAMES]) + (", …" if len(cut.parameters) > _MOST_NAMES else "")
+    _write_places(tables, step, "cut", "no gradient for", cuts)
+
+
+def _write_places(tables: Tables, step: int, kind: str, what: str, places: list[Cut]) -> None:
+    for place in places:
+        names = ", ".join(place.parameters[:_MOST_NAMES]) + (", …" if len(place.parameters) > _MOST_NAMES else "")
         tables.add(
-            "events", step=step, kind="cut", module=cut.module, call=cut.call, op=cut.op, file=tables.file(cut.file),
-            line=cut.line, detail=f"no gradient for {len(cut.parameters)} parameters: {names}",
+            "events", step=step, kind=kind, module=place.module, call=place.call, op=place.op,
+            file=tables.file(place.file), line=place.line, detail=f"{what} {len(place.parameters)} parameters: {names}",
         )  # fmt: skip

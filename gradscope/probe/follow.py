@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.closer import note_births_of_loop, write_cuts
+from gradscope.probe.closer import note_births_of_loop, note_zeros_of_loop, write_cuts
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.watching import calls, optimizing
 from gradscope.probe.watching.optimizers import learning_rate
@@ -237,6 +237,8 @@ class Follower(OptimizerListener):
             starved = set(outcome.starved)
             cuts = [replace(cut, parameters=[p for p in cut.parameters if p in starved]) for cut in watch.evidence.cuts]
             write_cuts(tables, self.number, [cut for cut in cuts if cut.parameters])
+        if outcome.finite and outcome.silent:
+            note_zeros_of_loop(tables, self.number, model, watch, outcome.silent, updates)
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         known = self._owned.get(id(optimizer))

@@ -42,11 +42,13 @@ class Outcome:
     Attributes:
         finite: Whether loss and gradients are numbers.
         starved: Parameters that require a gradient and got none.
+        silent: Parameters whose gradient was exactly zero in the first two watched steps; told after the second.
         in_loss: Where the step became non-finite after the model had returned, in a loop that is not ours.
     """
 
     finite: bool
     starved: list[str]
+    silent: list[str] = field(default_factory=list)
     in_loss: list[Birth] = field(default_factory=list)
 
 
@@ -70,6 +72,7 @@ class Session:
         roles = {name: role_of(module) for name, module in model.named_modules()}
         self._signals = None if level == "params" else Signals(model, level, roles)
         self._called: set[str] = set()
+        self._silent: set[int] | None = None
         self._structure: Structure | None = None
         self._stations: frozenset[tuple[str, int]] | None = None
 
@@ -155,12 +158,15 @@ class Session:
         names, wanted = (self.tables.columns["parameters"][column] for column in ("name", "requires_grad"))
         shared = self.tables.columns["parameters"]["shared_with"]
         starved = [names[p] for p, norm in stats if norm is None and wanted[p] and shared[p] is None]
+        zero = {p for p, norm in stats if norm == 0.0 and wanted[p]}
+        silent = [names[p] for p in sorted(zero & self._silent)] if self._silent is not None else []
+        self._silent = zero if self._silent is None else set()
         numbers = [norm for _, norm in stats]
         numbers += [loss for (loss,) in self.tables.of_step("steps", number, ("loss",))]
         for forward, gradient in self.tables.of_step("call_stats", number, ("forward_norm", "grad_norm")):
             # An infinite output may be meant, as that of a mask is; a NaN never is.
             numbers += [gradient, forward if forward is not None and math.isnan(forward) else None]
-        return Outcome(all(x is None or math.isfinite(x) for x in numbers), starved)
+        return Outcome(all(x is None or math.isfinite(x) for x in numbers), starved, silent)
 
     @property
     def has_fused_attention(self) -> bool:

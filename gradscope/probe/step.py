@@ -13,7 +13,7 @@ from torch import nn
 from gradscope.errors import GradscopeError, LossError
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.balance import attention_gradients
-from gradscope.probe.closer import note_births, note_cuts
+from gradscope.probe.closer import note_births, note_cuts, note_zeros
 from gradscope.probe.faults.failures import cut_error, loss_error, told
 from gradscope.probe.faults.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.interrupted import MeasurementInterrupted
@@ -159,6 +159,8 @@ class _Run:
             raise _NotFiniteError
         if outcome.starved and self.num_watched == 1:
             note_cuts(tables, number, self.model, lambda: self._loss(batch), outcome.starved, moment)
+        if outcome.silent:
+            note_zeros(tables, number, self.model, lambda: self._loss(batch), outcome.silent, moment)
 
     def _extra_passes(self, number: int, batch: Any) -> None:
         assert self.session is not None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradscope.metrics.facts import Facts
+from gradscope.metrics.facts import Event, Facts
 from gradscope.metrics.silence import Region, closed_doors, regions, states
+from gradscope.rules.endings import place_of, way_round
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
@@ -60,7 +61,8 @@ def _only_selects(region: Region) -> bool:
 
 
 def _finding(facts: Facts, region: Region, certain: bool, share: float, further: int) -> Finding:
-    file, line = facts.place(region.culprit)
+    ending = place_of(facts, "zero", region.parameters[-1].name)
+    file, line = (ending.file, ending.line) if ending and ending.file else facts.place(region.culprit)
     last = facts.steps[-1]
     names = [parameter.name for parameter in region.parameters]
     more = f" {count(further, 'more place')} like it." if further > 0 else ""
@@ -71,22 +73,23 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
         severity=severity,
         module=region.culprit,
         call=region.call,
-        message=_message(region, names, certain, last) + (EXCUSE if excused else "") + more,
+        message=_message(region, names, certain, last, ending) + (EXCUSE if excused else "") + more,
         evidence={
             "zero_parameters": len(names),
             "share_of_parameters": share,
             "last_step": last,
             "next_module": region.next_module,
             "next_module_is_off": region.next_is_off,
+            "zero_from_operation": ending.op if ending else None,
             "further_places": max(further, 0),
         },
-        advice=_advice(region, certain),
+        advice=_advice(region, certain, ending),
         file=file,
         line=line,
     )
 
 
-def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
+def _message(region: Region, names: list[str], certain: bool, last: int, ending: Event | None) -> str:
     still = f" and still is at step {last}" if certain else f" (only step {last} was watched)"
     culprit = f"`{region.culprit}`" if region.culprit else "the model itself"
     subject = culprit if region.culprit else "The model itself"
@@ -98,10 +101,13 @@ def _message(region: Region, names: list[str], certain: bool, last: int) -> str:
     if region.next_is_off:
         what = f"`{region.next_module}` behind it" if region.next_module else "the model's own output"
         why = f": {what} gives exactly zero for every sample"
+    if ending is not None and not why:
+        at = f" ({ending.file}:{ending.line})" if ending.file and ending.line else ""
+        why = f": it becomes zero in {(ending.op or 'an operation').lower()} of `{ending.module or 'the model'}`{at}"
     return f"No gradient passes back into {culprit}: that of {listed(names)} is exactly zero{still}{why}."
 
 
-def _advice(region: Region, certain: bool) -> str:
+def _advice(region: Region, certain: bool, ending: Event | None) -> str:
     if not certain:
         return "Watch a few optimizer steps (--steps 11): zero at step 0 may be by design."
     if region.zero_factors:
@@ -119,6 +125,9 @@ def _advice(region: Region, certain: bool) -> str:
         )
     if region.only_input:
         return "Check what feeds it: an input that is always zero, a mask, or a branch that is switched off."
+    instead = way_round(ending.op or "") if ending else None
+    if instead is not None:
+        return instead
     return (
         "Check what follows it: a ReLU that is off for the whole batch, a product with a weight that is exactly "
         "zero (two "
@@ -130,7 +139,8 @@ DOC = RuleDoc(
     measures="""
 Parameters whose gradient is *exactly* zero at every watched step, the last one after several optimizer steps, while a
 gradient did arrive at what follows. The culprit is the last module before the loss into which nothing passes back,
-not the whole cone of modules below it.""",
+not the whole cone of modules below it. The step is run once more to name the operation, file and line at which the
+gradient becomes zero.""",
     why="""
 An exact zero does not grow back: if all units of a ReLU layer are off for all samples, or two factors of a product
 are both zero, no optimizer moves them. Behind a residual stream the loss still falls, and only that block never
@@ -148,7 +158,9 @@ LoRA with both factors zero is dead for good; with the usual one zero factor it 
     advice="""
 1. Dead ReLU layer: fix the bias or the scale of what feeds it; lower the learning rate; LeakyReLU or GELU.
 2. Two zero-initialised factors in a row: initialise one of them at random.
-3. Zero masks, clamps or loss weights: remove them.""",
+3. Zero masks, clamps or loss weights: remove them.
+4. A step (`round`, `sign`) or a random draw (`torch.normal`, `torch.bernoulli`): its derivative is zero everywhere; use a
+   soft version, a straight-through estimator, or the reparameterised draw.""",
     references=(
         "Lu et al. 2019, Dying ReLU and Initialization (arXiv:1903.06733)",
         "Hu et al. 2021, LoRA (arXiv:2106.09685)",

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from gradscope.metrics.facts import Event, Facts
 from gradscope.metrics.silence import covering_modules
 from gradscope.metrics.weights import Parameter
+from gradscope.rules.endings import place_of, way_round
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
-
-LEFT_OUT = "…"
-"""How the detail of a cut ends when it affects more parameters than it names."""
 
 
 def unreached(facts: Facts) -> list[Parameter]:
@@ -28,7 +26,7 @@ def unreached(facts: Facts) -> list[Parameter]:
 def disconnected(facts: Facts) -> list[Parameter]:
     """Return the unreached parameters whose module ran in front of a cut: the loss does depend on them."""
     called = [p for p in unreached(facts) if facts.was_called(p.module)]
-    cut = [p for p in unreached(facts) if _cut_of(facts, p.name) is not None]
+    cut = [p for p in unreached(facts) if place_of(facts, "cut", p.name) is not None]
     if cut or not _looked_in_vain(facts):
         return cut
     return called if called and _everything_below_is_cut(facts, called) else []
@@ -45,7 +43,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
 
 def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float) -> Finding:
     names = [p.name for p in lost if not module or p.name == module or p.name.startswith(module + ".")]
-    cut = _cut_of(facts, names[0])
+    cut = place_of(facts, "cut", names[0])
     file, line = (cut.file, cut.line) if cut and cut.file else facts.place(module)
     published = (cut is None or cut.file is None) and facts.place(module) == (None, None)
     where = ""
@@ -75,12 +73,9 @@ def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float)
 
 
 def _advice(cut: Event | None) -> str:
-    operation = (cut.op or "").lower() if cut else ""
-    if any(word in operation for word in ("argmax", "argmin", "round", "floor", "ceil", "int", "long", "sign")):
-        return (
-            "The operation has no derivative: use a soft version (softmax, sigmoid), a straight-through estimator, or "
-            "Gumbel-softmax."
-        )
+    instead = way_round(cut.op or "") if cut else None
+    if instead is not None:
+        return instead
     if cut is not None:
         return (
             "Remove the cut, or, if it is meant (a target network, features of a frozen encoder), set "
@@ -103,17 +98,6 @@ def _nothing_trains() -> Finding:
         evidence={"parameters": 0},
         advice="Call requires_grad_(True) on the parameters that should learn.",
     )
-
-
-def _cut_of(facts: Facts, parameter: str) -> Event | None:
-    """Return the cut that names a parameter in its detail, else the first one that leaves some of its names out."""
-    cuts = facts.events_of("cut")
-    named = next((cut for cut in cuts if parameter in _named(cut)), None)
-    return named or next((cut for cut in cuts if not cut.detail or cut.detail.endswith(LEFT_OUT)), None)
-
-
-def _named(cut: Event) -> list[str]:
-    return (cut.detail or "").rpartition(": ")[2].split(", ")
 
 
 def _looked_in_vain(facts: Facts) -> bool:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +19,15 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.probe.watching.calls import Call, CallTracker, Listener
+from gradscope.probe.faults.nodes import Intervals, line_of, operation_of, remembered_lines
+from gradscope.probe.watching.calls import Call, CallTracker
 from gradscope.probe.watching.eager import eagerly
-from gradscope.probe.watching.source import is_user_file, user_frame
+from gradscope.probe.watching.source import user_frame
 from gradscope.probe.watching.tensors import tensors_in
 from gradscope.record import OUTSIDE_CALL
 
 _MOST_BIRTHS = 3
 """Per direction; what comes after the first is mostly its offspring."""
-_TRACEBACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+)')
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,9 @@ def find_births(
     given = [*_bad_inputs(batch), *_bad_weights(model)]
     if given:
         return given
-    intervals = _Intervals()
     tracker = CallTracker(model)
-    tracker.listeners.append(Listener(intervals.entered, intervals.left))
-    searcher = _Searcher(tracker, intervals)
-    with warnings.catch_warnings(), eagerly(model), tracker, _tracebacks():
+    searcher = _Searcher(tracker, Intervals(tracker))
+    with warnings.catch_warnings(), eagerly(model), tracker, remembered_lines():
         warnings.simplefilter("ignore")  # the user has seen them already
         with searcher:
             outcome = forward()
@@ -88,35 +84,10 @@ def _backward(loss: Any) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
 
 
-class _Intervals:
-    """Which autograd nodes were made in which call: nodes are numbered in the order in which they are made."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._calls: list[Call | None] = []
-
-    def entered(self, call: Call, module: nn.Module) -> None:
-        """Begin a call."""
-        self._mark(call)
-
-    def left(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        """End a call: what follows belongs to the one around it."""
-        self._mark(call.parent)
-
-    def call_of(self, sequence: int) -> Call | None:
-        """Return the innermost call in which the node of that number was made."""
-        index = bisect_right(self._starts, sequence) - 1
-        return self._calls[index] if index >= 0 else None
-
-    def _mark(self, call: Call | None) -> None:
-        self._starts.append(torch._C._autograd._get_sequence_nr())
-        self._calls.append(call)
-
-
 class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Look at what goes into and comes out of every operation."""
 
-    def __init__(self, tracker: CallTracker, intervals: _Intervals) -> None:
+    def __init__(self, tracker: CallTracker, intervals: Intervals) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.births: list[Birth] = []
         self.backward = False
@@ -160,9 +131,9 @@ class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if node is None:
             self._bear("nonfinite_backward", None, plain_name(name), (None, None), detail)
             return
-        op = re.sub(r"Backward\d*$", "", node.name().rpartition("::")[2])
+        op = operation_of(node)
         detail = f"in the gradient of {op}, {detail}"
-        self._bear("nonfinite_backward", self._intervals.call_of(node._sequence_nr()), op, _made_at(node), detail)
+        self._bear("nonfinite_backward", self._intervals.call_of(node), op, line_of(node), detail)
 
     def _bear(self, kind: str, call: Call | None, op: str, place: tuple[str | None, int | None], detail: str) -> None:
         module, number = (call.module, call.call) if call is not None else ("", OUTSIDE_CALL)
@@ -219,22 +190,3 @@ def _bad_weights(model: nn.Module) -> list[Birth]:
 def plain_name(name: str) -> str:
     """Return an operation's name without what tells its variants apart."""
     return re.sub(r"^(native_|safe_)", "", name.strip("_"))
-
-
-def _made_at(node: Any) -> tuple[str | None, int | None]:
-    for entry in reversed(node.metadata.get("traceback_", [])):
-        found = _TRACEBACK_LINE.search(entry)
-        if found and is_user_file(found["file"]):
-            return found["file"], int(found["line"])
-    return None, None
-
-
-@contextmanager
-def _tracebacks() -> Iterator[None]:
-    """Let every graph node remember where it was made."""
-    enabled, checking = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-    torch.autograd.set_detect_anomaly(True, check_nan=False)
-    try:
-        yield
-    finally:
-        torch.autograd.set_detect_anomaly(enabled, check_nan=checking)

@@ -25,6 +25,8 @@ from gradscope.probe.watching.tensors import inside_transform, tensors_in
 
 _TO_NUMBERS = frozenset({"item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"})
 """Ways out of tensors: what is computed from the numbers can no longer be followed."""
+_DRAWS = frozenset({"bernoulli", "binomial", "multinomial", "normal", "poisson"})
+"""Random draws: what cuts the graph is the draw, whether it stands under `no_grad` (as in `sample`) or not."""
 _LOOKS = frozenset(
     {
         "__get__", "__bool__", "__hash__", "__len__", "__repr__", "data_ptr", "dim", "element_size", "get_device",
@@ -35,7 +37,7 @@ _LOOKS = frozenset(
 
 
 Source = tuple[int, Any]
-"""Something with a gradient that went into a cut: the tensor's id (for parameters) and its graph node."""
+"""Something with a gradient that goes into a cut: the tensor's id (for parameters) and its graph node."""
 
 
 @dataclass
@@ -110,16 +112,16 @@ class CutFinder(LingeringMode):
 
     def _look(self, name: str, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = list(tensors_in((args, kwargs), attributes=False))
-        sources = [(id(tensor), tensor.grad_fn) for tensor in inputs if tensor.requires_grad]  # before detach_ acts
+        sources = [_source(tensor) for tensor in inputs if tensor.requires_grad]  # before detach_ acts
         result = call(*args, **kwargs)
         taints = set().union(*map(self._taint_of, inputs))
         outputs = list(tensors_in(result, attributes=False))
-        if sources and (name in _TO_NUMBERS or (outputs and not any(tensor.requires_grad for tensor in outputs))):
-            taints.add(self._note(name, sources))
+        cut = {self._note(name, sources)} if sources and (_ends(outputs) or name in _TO_NUMBERS) else set()
         if name in _TO_NUMBERS:
-            self.escaped |= taints
-        for tensor in outputs if taints else ():
-            self._taints[id(tensor)] = (weakref.ref(tensor), self._taint_of(tensor) | taints)
+            self.escaped |= taints | cut
+        for tensor in outputs if taints or cut else ():
+            new = taints if tensor.requires_grad else taints | cut
+            self._taints[id(tensor)] = (weakref.ref(tensor), self._taint_of(tensor) | new)
         return result
 
     def blame(self, losses: Any, wanted: dict[int, str]) -> list[Cut]:
@@ -130,11 +132,11 @@ class CutFinder(LingeringMode):
             wanted: The names of parameters, by their id.
         """
         taints = set().union(*map(self._taint_of, tensors_in(losses)))
-        found = _blamed([self.cuts[i] for i in sorted(taints)], wanted)
+        found = blamed([self.cuts[i] for i in sorted(taints)], wanted)
         explained = {name for cut in found for name in cut.parameters}
         rest = {key: name for key, name in wanted.items() if name not in explained}
         if rest:
-            found += _blamed([self.cuts[i] for i in sorted(self.escaped)], rest)
+            found += blamed([self.cuts[i] for i in sorted(self.escaped)], rest)
         return found
 
     def _taint_of(self, tensor: torch.Tensor) -> set[int]:
@@ -150,7 +152,7 @@ class CutFinder(LingeringMode):
 
     def _note(self, name: str, sources: list[Source]) -> int:
         call, (file, line) = self._innermost(), user_frame()
-        if not torch.is_grad_enabled() and name not in ("detach", "data"):
+        if not torch.is_grad_enabled() and name not in ("detach", "data") and name not in _DRAWS:
             name = "no_grad"
             here = (file, line, call)
             file, line, call = next((place for place in reversed(self._switched_off) if place[0] is not None), here)
@@ -158,8 +160,20 @@ class CutFinder(LingeringMode):
         return len(self.cuts) - 1
 
 
-def _blamed(cuts: list[Cut], wanted: dict[int, str]) -> list[Cut]:
-    """Give each starved parameter to the cuts downstream of it, one for each place."""
+def _ends(outputs: list[torch.Tensor]) -> bool:
+    """Whether a gradient ends here: nothing that came out has one, or what came out beside are places (of a sort)."""
+    bare = [tensor for tensor in outputs if not tensor.requires_grad]
+    return bool(bare) and (len(bare) == len(outputs) or any(not tensor.is_floating_point() for tensor in bare))
+
+
+def _source(tensor: torch.Tensor) -> Source:
+    """Return a tensor with a gradient as the source of a cut; a view that was taken without one has only its base's."""
+    base = tensor._base if tensor.grad_fn is None and tensor._base is not None else tensor
+    return id(base), base.grad_fn
+
+
+def blamed(cuts: list[Cut], wanted: dict[int, str]) -> list[Cut]:
+    """Give each of the wanted parameters (id -> name) to the cuts downstream of it, one cut for each place."""
     order = {name: i for i, name in enumerate(wanted.values())}
     merged: dict[tuple[str, str | None, int | None], Cut] = {}
     for cut in cuts:

@@ -1,0 +1,67 @@
+"""Where the gradients of parameters end, what the operation there is, and what to write instead."""
+
+from __future__ import annotations
+
+from gradscope.metrics.facts import Event, Facts
+
+LEFT_OUT = "…"
+"""How the detail of an event ends when it affects more parameters than it names."""
+_DRAWS = frozenset({"bernoulli", "binomial", "multinomial", "normal", "poisson", "standardgamma"})
+_STEPS = frozenset(
+    {
+        "argmax", "argmin", "argsort", "bool", "bucketize", "byte", "ceil", "eq", "floor", "ge", "gt", "int", "le",
+        "long", "lt", "ne", "nonzero", "one_hot", "round", "searchsorted", "sgn", "short", "sign", "sort", "topk",
+        "trunc", "unique",
+    }
+)  # fmt: skip
+_FLAT = frozenset({"clamp", "clampmax", "clampmin", "hardsigmoid", "hardtanh", "relu", "threshold"})
+
+_PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "convolution", "dot", "linear", "mm", "mul", "mv"})
+
+
+def place_of(facts: Facts, kind: str, parameter: str) -> Event | None:
+    """Return the event that names a parameter in its detail, else the first one that leaves some of its names out.
+
+    Args:
+        facts: What was measured.
+        kind: `cut` or `zero`.
+        parameter: Its name.
+    """
+    events = facts.events_of(kind)
+    named = next((event for event in events if parameter in _named(event)), None)
+    return named or next((event for event in events if not event.detail or event.detail.endswith(LEFT_OUT)), None)
+
+
+def _named(event: Event) -> list[str]:
+    return (event.detail or "").rpartition(": ")[2].split(", ")
+
+
+def way_round(operation: str) -> str | None:
+    """Return what to write in place of an operation without a useful derivative, None where it has one.
+
+    Args:
+        operation: As an event names it: `round`, `Normal`.
+    """
+    name = operation.lower().strip("_")
+    if name in _DRAWS:
+        return (
+            "A random draw passes nothing back to its parameters: use the reparameterised form "
+            "(mean + std * torch.randn_like(std), or rsample() of a torch distribution), Gumbel-softmax for "
+            "categories, or a score-function estimator."
+        )
+    if name in _STEPS:
+        return (
+            "The operation is a step: its derivative is zero or does not exist. Use a soft version (softmax, sigmoid), "
+            "a straight-through estimator, or Gumbel-softmax."
+        )
+    if name in _FLAT:
+        return (
+            "Every element lies where the function is flat, so nothing moves it back: check the bias and the scale of "
+            "what feeds it, the limits, and the learning rate; a leaky version passes something back everywhere."
+        )
+    if name in _PRODUCTS:
+        return (
+            "The other factor of this product is exactly zero: a mask, a weight of a loss term, or a weight that "
+            "starts at zero and gets no gradient itself (two zero-initialised factors in a row never wake up)."
+        )
+    return None
