@@ -159,8 +159,8 @@ LoRA with both factors zero is dead for good; with the usual one zero factor it 
 1. Dead ReLU layer: fix the bias or the scale of what feeds it; lower the learning rate; LeakyReLU or GELU.
 2. Two zero-initialised factors in a row: initialise one of them at random.
 3. Zero masks, clamps or loss weights: remove them.
-4. A step (`round`, `sign`) or a random draw (`torch.normal`, `torch.bernoulli`): its derivative is zero everywhere; use a
-   soft version, a straight-through estimator, or the reparameterised draw.""",
+4. A step (`round`, `sign`) or a random draw (`torch.normal`, `torch.bernoulli`): its derivative is zero everywhere; use
+   a soft version, a straight-through estimator, or the reparameterised draw.""",
     references=(
         "Lu et al. 2019, Dying ReLU and Initialization (arXiv:1903.06733)",
         "Hu et al. 2021, LoRA (arXiv:2106.09685)",
