@@ -7,8 +7,10 @@ graph without needing a gradient, and what ran without gradients inside re-entra
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS,
 from gradscope.probe.structure.graph import OUTSIDE, Trace
 from gradscope.probe.structure.operations import operation
 from gradscope.probe.structure.places import Span
-from gradscope.probe.structure.summands import as_added, is_number, tensors_among, terms_in
+from gradscope.probe.structure.summands import alike, as_added, is_number, tensors_among, terms_in
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.modes import Function, OwnMode, shielded
 from gradscope.probe.watching.rows import Rows
@@ -46,6 +48,7 @@ class Addition:
         line: The line in that file.
         terms: Handles of the norms of its terms as they are added, by their position among the operation's inputs.
         out: Handle of the norm of the sum.
+        readable: Its values may be read; they must not inside of a functorch transform.
     """
 
     op: str
@@ -55,6 +58,7 @@ class Addition:
     line: int | None = None
     terms: tuple[int | None, ...] = ()
     out: int | None = None
+    readable: bool = True
 
     @property
     def file(self) -> str | None:
@@ -106,6 +110,8 @@ class AdditionRecorder(OwnMode):
         self._counts: dict[int, int] = {}
         self._clock = 0
         self._traces: dict[int, tuple[weakref.ref[torch.Tensor], Trace]] = {}
+        self._functions_run: list[tuple[int, int]] = []
+        """The autograd sequence numbers that torch functions of several operations were given, one after the other."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -115,15 +121,18 @@ class AdditionRecorder(OwnMode):
     def _look(self, func: Function, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name: str = getattr(func, "__name__", "")
         if name not in SUMS:
+            before = _sequence_now()
             result = call(*args, **kwargs)
+            if _sequence_now() - before > 1 and not name.startswith("_foreach"):
+                self._functions_run.append((before, _sequence_now()))
             if isinstance(result, torch.Tensor | tuple | list) and type(result) is not torch.Size:
                 self._note(name, args, kwargs, result)
             if func in self.functions and self.on_function is not None:
                 self.on_function(func, args, kwargs, result)
             return result
-        if inside_transform() or torch._C._current_graph_task_id() != -1:
+        if torch._C._current_graph_task_id() != -1:
             return call(*args, **kwargs)
-        return self._sum(call, name, args, kwargs)
+        return (self._transformed if inside_transform() else self._sum)(call, name, args, kwargs)
 
     def __enter__(self) -> Any:
         self._calls.listeners.append(self._listener)
@@ -132,6 +141,11 @@ class AdditionRecorder(OwnMode):
     def __exit__(self, *details: Any) -> None:
         super().__exit__(*details)  # type: ignore[no-untyped-call]
         self._calls.listeners.remove(self._listener)
+
+    def inside_function(self, sequence: float) -> bool:
+        """Tell whether an operation ran inside a function of torch: what a recurrent cell adds up is its own affair."""
+        place = bisect_right(self._functions_run, (sequence, math.inf)) - 1
+        return place >= 0 and sequence < self._functions_run[place][1]
 
     def _entered(self, call: Call, _module: torch.nn.Module) -> None:
         self._starts[call] = _sequence_now()
@@ -153,7 +167,7 @@ class AdditionRecorder(OwnMode):
     def _sum(self, call: Function, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         addition = self._begin(name)
         terms = terms_in(name, args, kwargs)
-        wanted = self._rows is not None and len(terms) > 1 and self._wants(addition.key, terms)
+        wanted = self._rows is not None and len(terms) > 1 and self._wants(addition, terms)
         if wanted and self.onlooker is not None:
             self.onlooker(addition, terms)
         if wanted and name.endswith("_"):  # in place: the first term is about to be overwritten
@@ -176,6 +190,14 @@ class AdditionRecorder(OwnMode):
                 self.hidden.setdefault(sequence, []).append((position, trace.without_gradient()))
         return result
 
+    def _transformed(self, call: Function, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note where a sum inside of a functorch transform is written; its values must not be read."""
+        addition, before = self._begin(name), _sequence_now()
+        addition.readable = False
+        result = call(*args, **kwargs)
+        self.additions.update(dict.fromkeys(range(before, _sequence_now()), addition))
+        return result
+
     def _begin(self, name: str) -> Addition:
         call = self._call
         count = self._counts[id(call)] = self._counts.get(id(call), -1) + 1
@@ -184,9 +206,9 @@ class AdditionRecorder(OwnMode):
             addition.code, addition.line = _written_at(sys._getframe(3))
         return addition
 
-    def _wants(self, key: Key, terms: list[torch.Tensor]) -> bool:
+    def _wants(self, addition: Addition, terms: list[torch.Tensor]) -> bool:
         if self._known is not None:
-            return key in self._known
+            return addition.key in self._known
         first = terms[0]
         return (
             # Under re-entrant checkpointing the forward runs without gradients.
@@ -195,7 +217,7 @@ class AdditionRecorder(OwnMode):
                 (term.is_floating_point() or term.is_complex()) and term.layout is torch.strided and term.dim() > 0
                 for term in terms
             )
-            and all(term.shape == first.shape for term in terms)
+            and alike(addition.op, terms)
             and first.numel() > 1
         )
 

@@ -137,8 +137,8 @@ class _Paths:
     def _grows(self, node: int) -> int:
         """Return -1 where a node makes a tensor larger that was smaller than the stream, 1 where it was as large."""
         resampling = resamples(self.graph, node)
-        if not resampling and self.graph.effects[node] not in _GROWING:
-            return 0
+        if not resampling and (self.graph.effects[node] not in _GROWING or "Pad" in self.graph.names[node]):
+            return 0  # a border is no finer resolution
         before, after = self.graph.shape(self.graph.inputs[node][0][:2]), self.graph.shape((node, 0))
         if before is None or after is None or math.prod(after) <= math.prod(before):
             return 0

@@ -54,6 +54,22 @@ def confessions(
             f"the branch's gradient alone at {_list(inexact)}",
             "a tensor of the branch is used elsewhere as well, or the stream needs no gradient there",
         ))  # fmt: skip
+    through = [
+        site.name
+        for site, plan in zip(sites, plans, strict=True)
+        if plan is not None and plan.skip is None and not plan.inexact and site.counted
+    ]
+    if through:
+        found.append((
+            f"the skip's gradient alone at {_list(through)}",
+            "a tensor of the skip is used elsewhere as well",
+        ))  # fmt: skip
+    unseen = [site.name for site in sites if site.counted and (site.addition is None or not site.addition.readable)]
+    if unseen:
+        found.append((
+            f"how large skip and branch are at {_list(unseen)}",
+            "the addition ran where no values can be read (TorchScript, vmap)",
+        ))  # fmt: skip
     blind = [site.name for site, plan in zip(sites, plans, strict=True) if plan is None and site.alive]
     if blind:
         found.append(

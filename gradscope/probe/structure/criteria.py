@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
-from gradscope.probe.structure.lineage import depends_on, mixed_streams, projected_from, unshaped, weights_of
+from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, mixed_streams, projected_from, unshaped, weights_of
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.region import PURE, WORKED, Region
 from gradscope.probe.structure.terms import Term, adder_of
@@ -49,8 +49,8 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False
     if region.reach & PURE and (link.sums or link.projection or not region.residuals):
         return False  # two streams that meet
-    if link.projection and (link.sums or link.gates or not region.bends):
-        return False  # a sum of branches, an adapter, a re-parameterised layer
+    if link.projection and (link.sums or link.gates or not region.bends or _adds_heads(residual)):
+        return False  # a sum of branches, an adapter, a re-parameterised layer, heads of consecutive layers
     if (link.bent or (link.projection and region.residuals)) and not (goes_on and (link.bent or _is_closed(residual))):
         return False  # two branches, two scales of a pyramid
     if link.projection and weights_of(graph, link.nodes) & weights_of(graph, region.nodes):
@@ -90,11 +90,39 @@ def _begins(residual: Residual) -> list[tuple[int, int]]:
 
 def _is_closed(residual: Residual) -> bool:
     """Tell whether nothing but this sum uses what the branch computes."""
+    return _serves_sum(residual, residual.region.nodes)
+
+
+def _adds_heads(residual: Residual) -> bool:
+    """Tell whether the branch's layers serve others too before its last one, and no layer works on the sum."""
+    region, graph = residual.region, residual.region.graph
+    last = max((node for node in region.nodes if graph.effects[node] is Effect.PROJECT), default=residual.node)
+    alone = _serves_sum(residual, [node for node in region.nodes if node < last])
+    return not alone and not _leads_to_layer(graph, residual.node)
+
+
+def _leads_to_layer(graph: Graph, node: int) -> bool:
+    """Tell whether a layer works on a tensor soon, as it does on a stream; heads are only added up."""
+    stack, seen = [node], {node}
+    while stack and len(seen) < MAX_UNARY:
+        for reader, _, _ in graph.consumers[stack.pop()]:
+            if graph.effects[reader] in _LAYERS:
+                return True
+            if reader not in seen:
+                seen.add(reader)
+                stack.append(reader)
+    return False
+
+
+_LAYERS = frozenset({Effect.PROJECT, Effect.NORM, Effect.ATTEND, Effect.RECUR})
+
+
+def _serves_sum(residual: Residual, nodes: list[int]) -> bool:
     region, graph = residual.region, residual.region.graph
     inside = {*region.members, *residual.link.nodes, residual.node, adder_of(graph, residual.node)}
     return all(
         reader in inside or region.holds(reader, (node, number)) or not graph.live[reader]
-        for node in region.nodes
+        for node in nodes
         for reader, _, number in graph.consumers[node]
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 SUMS = frozenset({
     "__add__", "__iadd__", "__isub__", "__radd__", "__rsub__", "__sub__", "add", "add_", "addbmm", "addbmm_",
     "addcdiv", "addcdiv_", "addcmul", "addcmul_", "addmm", "addmm_", "addmv", "baddbmm", "baddbmm_", "cat",
-    "concat", "concatenate", "hstack", "index_add", "index_add_", "lerp", "lerp_", "mean", "rsub", "scatter_add",
-    "scatter_add_", "sub", "sub_", "subtract", "subtract_", "sum",
+    "concat", "concatenate", "hstack", "index_add", "index_add_", "index_put", "index_put_", "lerp", "lerp_", "mean",
+    "rsub", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "sub", "sub_", "subtract", "subtract_",
+    "sum",
 })  # fmt: skip
 """Functions that add, or put tensors next to each other."""
 

@@ -301,6 +301,8 @@ def _lacks_data(node: Any) -> bool:
     edges = node.next_functions
     if name in {"Embedding", "EmbeddingBag"}:
         return True
+    if name == "Mv":
+        return False  # a matrix and a buffer, as in the norm of a weight
     data = edges[1:3] if name in {"Addmm", "Baddbmm", "Addbmm", "Addmv"} else edges[:2]
     return any(source is None for source, _ in data)
 

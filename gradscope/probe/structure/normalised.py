@@ -29,7 +29,7 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
             effect = graph.effects[node]
             if effect is Effect.NORM:
                 scaled = node
-            elif effect is Effect.HAND_ON and len(graph.inputs[node]) == 1:
+            elif _hands_on(graph, node, part=inside is not None):
                 aliases.add((node, 0))
                 stack.append((node, 0))
             elif is_normalising(graph, node, aliases) or _squashes(graph, node):
@@ -43,6 +43,12 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
         return None
     # Besides the division only the statistics may read the tensor: powers, means, differences from the mean.
     return scaled if all(node < scaled and _leads_to(graph, node, scaled) for node in others) else None
+
+
+def _hands_on(graph: Graph, node: int, *, part: bool) -> bool:
+    """Tell whether a node hands on a tensor, or a part of it (the tokens that a block works on)."""
+    effect = graph.effects[node]
+    return len(graph.inputs[node]) == 1 and (effect is Effect.HAND_ON or (part and effect is Effect.PART))
 
 
 def _centres(graph: Graph, node: int, aliases: set[Tensor]) -> bool:

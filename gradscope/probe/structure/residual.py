@@ -170,7 +170,7 @@ def _rank(residual: Residual) -> tuple[int, ...]:
 
 
 def find_residuals(
-    graph: Graph, recorder: AdditionRecorder, places: Places, *, unseen: Callable[[int], bool]
+    graph: Graph, recorder: AdditionRecorder, places: Places
 ) -> tuple[dict[int, list[Residual]], int]:
     """Find the residual additions of a graph, by node; and how many pairs of terms were too far apart to be followed.
 
@@ -178,7 +178,6 @@ def find_residuals(
         graph: The graph behind the losses.
         recorder: What the forward saw.
         places: Who ran what.
-        unseen: Tells whether a node ran where the recorder could not look (TorchScript): its sums count as well.
     """
     factors = recorder.factors
     finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])), places.owner)
@@ -189,7 +188,8 @@ def find_residuals(
         if name not in SUMS or graph.is_raw(node):
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
-        if key not in recorder.additions and not unseen(node):
+        # Sums that were not seen to run count as well (TorchScript, vmap), unless a function of torch ran them.
+        if key not in recorder.additions and (isinstance(key, Trace) or recorder.inside_function(key)):
             continue
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):
@@ -198,7 +198,8 @@ def find_residuals(
     return {**finder.found, **finder.concatenations}, finder.gave_up
 
 
-_ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "ScatterAdd"})
+_ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "IndexPut", "IndexPutImpl", "ScatterAdd", "ScatterReduce"})
+_OF_STACKS = frozenset({"Mean", "Sum"})
 
 
 def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
@@ -208,4 +209,6 @@ def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
         return True
     if math.prod(shape) <= 1:
         return False
+    if graph.names[node] in _OF_STACKS:
+        return True  # what is stacked is of one shape, and summed along the stack
     return all(graph.shape(term.tensors[0]) in (shape, None) for term in terms if term.product is Product.NONE)

@@ -95,8 +95,7 @@ def analyse(
     ends = graph.ends = [graph.index[loss] for loss in losses]
     dominators = Dominators(graph, ends)
     places = Places(graph, recorder.spans)
-    scripted = _scripted(model)
-    found, gave_up = find_residuals(graph, recorder, places, unseen=lambda node: _ran_in(places, node, scripted))
+    found, gave_up = find_residuals(graph, recorder, places)
     factors = recorder.factors
     sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
     mark_recurrent(graph, sites, recorder.additions.values())
@@ -140,17 +139,6 @@ def _again(previous: Structure, graph: Graph, recorder: AdditionRecorder) -> Str
         station.node, station.output_nr = graph.gradient_of(station.tensor) or (None, 0)
         station.call = calls.get((station.call.module, station.call.call)) if station.call is not None else None
     return previous
-
-
-def _scripted(model: nn.Module) -> set[str]:
-    return {name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)}
-
-
-def _ran_in(places: Places, node: int, names: set[str]) -> bool:
-    if not names:
-        return False
-    call = places.owner(node)
-    return call is not None and call.module in names
 
 
 def _parameters(graph: Graph, dominators: Dominators, model: nn.Module) -> frozenset[str]:

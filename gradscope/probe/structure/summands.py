@@ -34,28 +34,56 @@ def terms_in(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[t
         return [item for item in items if isinstance(item, torch.Tensor)] if isinstance(items, tuple | list) else []
     if name in {"sum", "mean"}:
         return _stacked(args, kwargs)
-    if name.startswith(("index_add", "scatter_add")):
-        return [item for item in (args[0] if args else None,) if isinstance(item, torch.Tensor)]
+    if adds_in_places(name):
+        named = [kwargs[key] for key in ("input", "source", "src", "values") if key in kwargs]
+        tensors = [item for item in (*args[:1], *args[2:], *named) if isinstance(item, torch.Tensor)]
+        return [tensors[0], tensors[-1]] if len(tensors) > 1 else tensors
     named = [kwargs[key] for key in ("input", "other", "end", "tensor1", "tensor2") if key in kwargs]
     return [item for item in (*args, *named) if isinstance(item, torch.Tensor)]
+
+
+def adds_in_places(name: str) -> bool:
+    """Tell whether a function adds (or writes) to some elements of a tensor: the other term is smaller or larger."""
+    return name.startswith(("index_", "scatter_"))
+
+
+def alike(name: str, terms: list[torch.Tensor]) -> bool:
+    """Tell whether the terms are of one shape as they enter the sum: scores, biases and losses are not."""
+    first, *others = [term.shape for term in terms]
+    if adds_in_places(name):
+        return True
+    if len(terms) == _WITH_FACTORS and name.startswith(("addc", "lerp")):
+        return first in others
+    if len(terms) == _WITH_FACTORS and name.startswith(_MATRIX_SUMS):
+        return len(first) == len(others[0]) and first == (*others[0][:-1], *others[1][-1:])
+    return all(shape == first for shape in others)
 
 
 def _stacked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
     stacked = args[0] if args else kwargs.get("input")
     dim = kwargs.get("dim", kwargs.get("axis")) if len(args) == 1 else args[-1]
-    if not isinstance(stacked, torch.Tensor) or stacked.grad_fn is None or operation(stacked.grad_fn.name()) != "Stack":
+    stack = _stack_behind(stacked.grad_fn) if isinstance(stacked, torch.Tensor) else None
+    if stack is None or not isinstance(stacked, torch.Tensor):
         return []
     dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
-    saved = getattr(stacked.grad_fn, "_saved_dim", None)
+    saved = getattr(stack, "_saved_dim", None)
     if not isinstance(dim, int) or not isinstance(saved, int) or dim % stacked.dim() != saved % stacked.dim():
         return []
     return list(stacked.unbind(dim))
+
+
+def _stack_behind(node: Any) -> Any:
+    """Return the stack that a node makes, or weighs."""
+    if node is not None and operation(node.name()) == "Mul":
+        node = next((source for source, _ in node.next_functions if source is not None), None)
+    return node if node is not None and operation(node.name()) == "Stack" else None
 
 
 _WITH_WEIGHT = 3
 """Arguments of lerp: start, end, weight."""
 _WITH_FACTORS = 3
 """Tensors of addcmul and addmm: what is added to, and two that are multiplied."""
+_MATRIX_SUMS = ("addmm", "baddbmm", "addbmm", "addmv")
 
 
 def as_added(
@@ -73,7 +101,7 @@ def as_added(
         other = terms[-1].detach()
         product = term * other if name.startswith("addcmul") else term / other
         return _scaled(product, kwargs.get("value", 1))
-    if name.startswith(("addmm", "baddbmm", "addbmm", "addmv")) and len(terms) == _WITH_FACTORS:
+    if name.startswith(_MATRIX_SUMS) and len(terms) == _WITH_FACTORS:
         if i == 0:
             return _scaled(term, kwargs.get("beta", 1))
         return _scaled(torch.matmul(term, terms[-1].detach()), kwargs.get("alpha", 1)) if i == 1 else term

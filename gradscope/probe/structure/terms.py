@@ -101,11 +101,17 @@ def _rsub(graph: Graph, node: int) -> list[Term]:
 
 def _addcmul(graph: Graph, node: int) -> list[Term]:
     data = _data(graph, node)
-    factors = tuple(data[position] for position in (1, 2) if position in data)
+    factors = _factors(graph, data)
     value = _alpha(graph, node, "value")
     terms = [Term((data[0],), 0)] if 0 in data else []
     # With a single data factor the other is a parameter or a constant tensor: a learnt or unknown scale.
     return [*terms, Term(factors, 1, Product.ELEMENTS, sign=-1 if value < 0 else 1, scale=None)]
+
+
+def _factors(graph: Graph, data: dict[int, Tensor]) -> tuple[Tensor, ...]:
+    """What the second and third input multiply; a constant is no factor of its own beside what depends on data."""
+    factors = [data[position] for position in (1, 2) if position in data]
+    return tuple([tensor for tensor in factors if not graph.is_raw(tensor[0])] or factors)
 
 
 def _lerp(graph: Graph, node: int) -> list[Term]:
@@ -116,6 +122,7 @@ def _lerp(graph: Graph, node: int) -> list[Term]:
     weight = graph.saved(node, "weight") if graph.nodes[node].name().endswith("0") else None
     weight = float(weight) if isinstance(weight, int | float) else None
     gate = data.get(2)
+    gate = None if gate is not None and graph.is_raw(gate[0]) else gate
     return [
         Term((data[0],), 0, scale=None if weight is None else 1 - weight, gate=gate, convex=True),
         Term((data[1],), 1, scale=weight, gate=gate, convex=True),
@@ -124,7 +131,7 @@ def _lerp(graph: Graph, node: int) -> list[Term]:
 
 def _addmm(graph: Graph, node: int) -> list[Term]:
     data = _data(graph, node)
-    factors = tuple(data[position] for position in (1, 2) if position in data)
+    factors = _factors(graph, data)
     if 0 not in data or not factors:
         return []
     return [
@@ -134,26 +141,40 @@ def _addmm(graph: Graph, node: int) -> list[Term]:
 
 
 def _sum(graph: Graph, node: int) -> list[Term]:
-    """Sum or mean over a stack of tensors along the stacked axis."""
-    source = graph.inputs[node][0][0] if graph.inputs[node] else -1
-    if source < 0 or graph.names[source] != "Stack" or not 1 < len(graph.inputs[source]) <= MAX_STACKED:
+    """Sum or mean over a stack of tensors along the stacked axis, of a weighed stack as well."""
+    stack, weighed = _stack_of(graph, node)
+    if stack < 0 or not 1 < len(graph.inputs[stack]) <= MAX_STACKED:
         return []
-    dims, stacked = graph.saved(node, "dim"), graph.saved(source, "dim")
-    shape = graph.shape((source, 0))
+    dims, stacked = graph.saved(node, "dim"), graph.saved(stack, "dim")
+    shape = graph.shape((stack, 0))
     if not isinstance(dims, tuple | list) or len(dims) != 1 or shape is None:
         return []
     # Autograd saves dimensions as unsigned numbers: -1 is 2^64 - 1.
     if _wrapped(dims[0], len(shape)) != _wrapped(stacked, len(shape)):
         return []
-    terms = _plain(graph, source)
-    if graph.names[node] == "Mean":
-        return [replace(term, scale=1.0 / len(graph.inputs[source])) for term in terms]
-    return terms
+    scale = None if weighed else 1.0 / len(graph.inputs[stack]) if graph.names[node] == "Mean" else 1.0
+    return [replace(term, scale=scale) for term in _plain(graph, stack)]
+
+
+def _stack_of(graph: Graph, node: int) -> tuple[int, bool]:
+    """Return the stack that a node sums, -1 where it sums none, and whether a product lies in between."""
+    sources = graph.data(node)
+    weighed = len(sources) == 1 and graph.names[sources[0][0]] == "Mul"
+    if weighed:
+        sources = graph.data(sources[0][0])
+    found = len(sources) == 1 and graph.names[sources[0][0]] == "Stack"
+    return (sources[0][0] if found else -1), weighed
+
+
+def _joined(graph: Graph, node: int) -> list[Term]:
+    """Values put into a tensor where they are added to what is there."""
+    adds = graph.saved(node, "accumulate") is True or graph.saved(node, "reduce") == "sum"
+    return _plain(graph, node) if adds else []
 
 
 def adder_of(graph: Graph, node: int) -> int:
     """Return the node whose inputs are the terms of a sum: the sum itself, or the stack that is summed."""
-    return graph.inputs[node][0][0] if graph.names[node] in _OF_STACKS else node
+    return _stack_of(graph, node)[0] if graph.names[node] in _OF_STACKS else node
 
 
 _OF_STACKS = frozenset({"Sum", "Mean"})
@@ -166,7 +187,7 @@ def _wrapped(dim: int, rank: int) -> int:
 _BUILDERS = {
     "Add": _add, "Sub": _add, "Rsub": _rsub, "Addcmul": _addcmul, "Addcdiv": _addcmul, "Lerp": _lerp, "Addmm": _addmm,
     "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "Mean": _sum, "IndexAdd": _plain,
-    "ScatterAdd": _plain,
+    "ScatterAdd": _plain, "ScatterReduce": _joined, "IndexPut": _joined, "IndexPutImpl": _joined,
 }  # fmt: skip
 
 SUMS = frozenset(_BUILDERS) | {"CopySlices"}
