@@ -11,10 +11,8 @@ from gradscope.record import OUTSIDE_CALL
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs401_underflow import flushed_regions
 from gradscope.rules.kind import Levels, Rule, RuleDoc
+from gradscope.rules.nonfinite_cures import PRODUCTS, cure
 from gradscope.rules.numbers import count, listed
-
-PRODUCTS = frozenset({"addmm", "mm", "bmm", "baddbmm", "addmv", "mv", "dot", "matmul", "linear", "convolution"})
-"""Operations on whole layers: what overflows there has been growing, and was not made by the operation."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +77,15 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
 def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | None) -> str:
     place = f"`{birth.module}`" if birth.module else "the model's own forward"
     place = "the loss, after the model has returned," if birth.in_loss else place
-    operation = f" by {birth.op}" if birth.op else ""
+    operation = " as a constant" if birth.op == "constant" else f" by {birth.op}" if birth.op else ""
     when = f" at step {birth.step}" if birth.step is not None else ""
     if birth.direction == "loss":
         return f"The loss is not finite{when} although every watched activation is: it is born in the loss function."
     loss = " The loss is not finite." if bad_loss is not None else " The loss is finite, so it would not show there."
-    if birth.op == "parameter":
+    if birth.op in ("parameter", "buffer"):
+        what = "weights" if birth.op == "parameter" else "buffers"
         by = _when_updated(facts, birth) if birth.made_by_update else "before the first step"
-        return f"The weights of {place} are not finite {by} ({birth.detail or 'no detail'}).{loss}"
+        return f"The {what} of {place} are not finite {by} ({birth.detail or 'no detail'}).{loss}"
     verb = {"forward": "the forward pass", "backward": "the backward pass"}[birth.direction]
     lands = f"; it lands in the gradients of {count(len(hit), 'parameter')} ({listed(hit)})" if hit else ""
     return f"A NaN or infinity is born in {place}{operation} in {verb}{when}{lands}.{loss}"
@@ -118,37 +117,10 @@ def _advice(birth: Birth) -> str:
         )
     if birth.made_by_update:
         return (
-            "Lower the learning rate or clip the gradient. In float16 Adam divides by an epsilon of 1e-8 that "
-            "rounds to "
-            "zero: keep the weights in float32 under autocast."
+            "Lower the learning rate or clip the gradient. In float16 Adam divides by an epsilon of 1e-8 that rounds "
+            "to zero: keep the weights in float32 under autocast."
         )
-    if text in ("parameter", "input"):
-        return "Check how the weights are initialised or loaded, and the data."
-    if "softmax" in text:
-        return (
-            "A softmax over a row in which everything is masked with -inf gives NaN. Mask with a large finite number "
-            "(torch.finfo(dtype).min), or keep at least one key per row."
-        )
-    if "sqrt" in text or "pow" in text:
-        return (
-            "The derivative of a root at zero is infinite: add a small constant inside it, or use "
-            "torch.linalg.vector_norm."
-        )
-    if "log" in text:
-        return "The logarithm of zero is -inf: use log_softmax, logsigmoid or log(x + tiny)."
-    if "div" in text:
-        return "A division by zero: add a small constant to the divisor, or mask before the division, not after it."
-    if birth.direction == "backward":
-        return (
-            "Every activation is finite, so look for an operation with an infinite derivative at a legal input: "
-            "sqrt or a "
-            "fractional power at 0, a softmax over a fully masked row, or torch.where around an unsafe expression."
-        )
-    return (
-        "Look for a division by zero, a logarithm or root of a negative number, a fully masked softmax row, or a "
-        "value "
-        "beyond the dtype's range."
-    )
+    return cure(text, birth.detail or "", backward=birth.direction == "backward")
 
 
 def _from_events(facts: Facts) -> Birth | None:

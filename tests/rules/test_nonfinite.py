@@ -1,7 +1,13 @@
 import math
 
+import pytest
+import torch
+from torch import nn
+
+import gradscope
 from gradscope.record import Recording
 from gradscope.rules import diagnose
+from gradscope.rules.nonfinite_cures import cure
 from tests.rules.altered import copied, edit
 from tests.support.recordings import add, stack
 
@@ -98,3 +104,42 @@ def test_steps_that_a_scaler_skips_do_not_count_unless_it_skips_all():
     assert [f.code for f in skipped(steps).findings].count("GS104") == 1
     if bad < set(steps):
         assert "GS104" not in [f.code for f in skipped(sorted(bad)).findings]
+
+
+BORN = {
+    "exp": (lambda h, net: (h * 1e4 + 1e4).exp(), "exp", "logsumexp"),
+    "one element": (lambda h, net: h[:1].std(0) * h, "std", "single element"),
+    "arc": (lambda h, net: torch.acos(h * 0 + 1), "acos", "clamp"),
+    "half": (lambda h, net: (h.half() + 1000).square().float(), "pow", ""),
+    "text": (lambda h, net: h * float("nan"), "constant", "constant"),
+    "tensor": (lambda h, net: h + torch.tensor(float("nan")), "constant", "constant"),
+    "buffer": (lambda h, net: h + net.bad, "buffer", "buffers"),
+    "overwritten": (lambda h, net: torch.full_like(h, float("nan")).copy_(h) / (h - h), "div", "division"),
+}  # fmt: skip
+
+
+class Net(nn.Module):
+    def __init__(self, through):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.through = nn.Linear(8, 8), nn.Linear(8, 2), through
+        self.register_buffer("bad", torch.full((8,), float("nan")))
+
+    def forward(self, x):
+        return self.b(self.through(self.a(x), self))
+
+
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("name", BORN)
+def test_what_makes_the_number_is_named_with_a_cure(name):
+    """A NaN of the program's text or of a buffer is one that was brought in; an unused NaN buffer is not to blame."""
+    through, operation, word = BORN[name]
+    inspection = gradscope.inspect(Net(through), torch.randn(6, 8), lambda out, _: out.square().mean())
+    (finding,) = (finding for finding in inspection.findings if finding.code == "GS104")
+    assert finding.evidence["operation"].lower() == operation
+    assert word in finding.advice
+
+
+def test_beyond_a_format_names_its_largest_number():
+    assert "float16, 65,504" in cure("mul", "inf came out of finite inputs (output 8x2 float16)", backward=False)
+    assert "float32, 3e38" in cure("mul", "inf came out of finite inputs (output 8x2 float32)", backward=False)

@@ -68,7 +68,7 @@ def find_births(
     if given:
         return given
     tracker = CallTracker(model)
-    searcher = _Searcher(tracker, Intervals(tracker))
+    searcher = _Searcher(tracker, Intervals(tracker), {id(buffer): name for name, buffer in model.named_buffers()})
     with warnings.catch_warnings(), eagerly(model), tracker, remembered_lines():
         warnings.simplefilter("ignore")  # the user has seen them already
         with searcher:
@@ -76,7 +76,7 @@ def find_births(
         searcher.backward = True
         with searcher:
             (backward or _backward)(outcome)
-    return searcher.births
+    return searcher.births or searcher.brought_in[:1]
 
 
 def _backward(loss: Any) -> None:
@@ -87,12 +87,15 @@ def _backward(loss: Any) -> None:
 class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Look at what goes into and comes out of every operation."""
 
-    def __init__(self, tracker: CallTracker, intervals: Intervals) -> None:
+    def __init__(self, tracker: CallTracker, intervals: Intervals, buffers: dict[int, str]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.births: list[Birth] = []
+        self.brought_in: list[Birth] = []
+        """What counts only where nothing is born: a NaN that comes in may be overwritten before it is used."""
         self.backward = False
         self._tracker = tracker
         self._intervals = intervals
+        self._buffers = buffers
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -107,37 +110,57 @@ class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
         after = worst_number(result)
         if after != "finite":
             before = before if before is not None else worst_number((args, kwargs))
+            if after == before == "nan":
+                self._brought_in(name, (args, kwargs), result)
             # A NaN may come of infinities; an infinity has to come of finite numbers.
             if before == "finite" or (after == "nan" and before == "inf" and not self.births):
                 self._note(name, before, after, result)
         return result
+
+    def _brought_in(self, name: str, given: Any, result: Any) -> None:
+        """Note a NaN that comes from outside of the computation: a number in the program's text, or a buffer."""
+        bad = [item for item in _flat(given) if isinstance(item, torch.Tensor) and worst_number(item) == "nan"]
+        if not bad or name == "lift_fresh":  # that is how torch.tensor(...) comes in
+            call, place = self._tracker.stack[-1] if self._tracker.stack else None, user_frame()
+            detail = "nan is a number of the program's text"
+            self.brought_in.append(self._birth("nonfinite_forward", call, "constant", place, detail))
+            return
+        buffer = next((self._buffers[id(item)] for item in bad if id(item) in self._buffers), None)
+        if buffer is not None:
+            module, detail = buffer.rpartition(".")[0], f"{buffer} holds nan before the step"
+            self.brought_in.append(Birth("nonfinite_forward", module, 0, "buffer", None, None, detail))
 
     def _num_found(self) -> int:
         kind = "nonfinite_backward" if self.backward else "nonfinite_forward"
         return sum(birth.kind == kind for birth in self.births)
 
     def _note(self, name: str, before: str, after: str, result: Any) -> None:
-        shapes = ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in tensors_in(result))
+        shapes = ", ".join(f"{'x'.join(map(str, t.shape)) or 'scalar'} {_format(t)}" for t in tensors_in(result))
         origin = "finite inputs" if before == "finite" else "inputs that contain infinities"
         detail = f"{after} came out of {origin} (output {shapes})"
         if self.backward:
             self._note_backward(name, detail)
             return
         call = self._tracker.stack[-1] if self._tracker.stack else None
-        self._bear("nonfinite_forward", call, plain_name(name), user_frame(), detail)
+        self.births.append(self._birth("nonfinite_forward", call, plain_name(name), user_frame(), detail))
 
     def _note_backward(self, name: str, detail: str) -> None:
         node = torch._C._current_autograd_node()
         if node is None:
-            self._bear("nonfinite_backward", None, plain_name(name), (None, None), detail)
+            self.births.append(self._birth("nonfinite_backward", None, plain_name(name), (None, None), detail))
             return
         op = operation_of(node)
         detail = f"in the gradient of {op}, {detail}"
-        self._bear("nonfinite_backward", self._intervals.call_of(node), op, line_of(node), detail)
+        call = self._intervals.call_of(node)
+        self.births.append(self._birth("nonfinite_backward", call, op, line_of(node), detail))
 
-    def _bear(self, kind: str, call: Call | None, op: str, place: tuple[str | None, int | None], detail: str) -> None:
+    def _birth(self, kind: str, call: Call | None, op: str, place: tuple[str | None, int | None], detail: str) -> Birth:
         module, number = (call.module, call.call) if call is not None else ("", OUTSIDE_CALL)
-        self.births.append(Birth(kind, module, number, op, *place, detail))
+        return Birth(kind, module, number, op, *place, detail)
+
+
+def _format(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def worst_number(value: Any, *, tensors: bool = True) -> str:
