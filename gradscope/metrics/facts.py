@@ -53,6 +53,11 @@ class Facts(WithSites):
         """The profile at the last watched step; None where there is only one."""
         return self.profiles[max(self.profiles)] if len(self.profiles) > 1 else None
 
+    @cached_property
+    def judged_profiles(self) -> tuple[DepthProfile, ...]:
+        """The profiles at the first and the last watched step: what there was, and what the first steps made of it."""
+        return tuple(profile for profile in (self.profile, self.later_profile) if profile)
+
     def excess_decades(self, profile: DepthProfile) -> float | None:
         """Return what the law leaves unexplained of a profile's D, in decades."""
         return excess_decades(profile.decades, self.predicted_decades(profile.step))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.metrics.depth import DepthProfile, Station, cliff
+from gradscope.metrics.along import steepest
+from gradscope.metrics.depth import DepthProfile, Station
 from gradscope.metrics.facts import Facts
 from gradscope.rules.finding import Finding, Severity, Value
 
 CLIFF_SHARE = 0.5
 """Share of the whole change (fraction) that one block must cause to be blamed alone: more than all others together."""
+
+FEWEST_TO_COMPARE = 3
+"""Blocks (count) of which one can be blamed alone: two others that agree."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,9 @@ class Place:
 
 def depth_culprit(profile: DepthProfile, total: float) -> Place:
     """Return the block that causes most of a change of `total` decades, else the first block of the gradual decay."""
-    steepest = cliff(profile)
-    if steepest is not None and steepest.excess_decades * math.copysign(1.0, total) > CLIFF_SHARE * abs(total):
-        return Place(profile.stations[steepest.index], True, steepest.jump_decades)
+    most = steepest(profile, total) if profile.num_blocks >= FEWEST_TO_COMPARE else None
+    if most is not None and most.beyond_decades > CLIFF_SHARE * abs(total):
+        return Place(profile.stations[most.index], True, most.jump_decades)
     first = profile.ends[0]
     if profile.stations[first].kind == "start" and profile.num_blocks > 0:
         first = profile.ends[1]

@@ -40,6 +40,10 @@ class Ground:
 FATAL, RISK = 2.0, 1.0
 """Weights from which a model will not train (one ground alone) or is at risk (all grounds together)."""
 
+HINT = 0.5
+"""Weight of what only counts together with something else: a gradient that is lost at one place alone, so that what
+lies on both sides of it trains."""
+
 FAMILIES = {
     **dict.fromkeys(("GS101", "GS102", "GS103"), "size"),
     **dict.fromkeys(("GS108", "GS301", "GS305"), "directions"),
@@ -88,6 +92,8 @@ def ground_of(finding: Finding) -> Ground | None:
     share = finding.evidence.get("share_of_parameters")
     if (isinstance(share, float) and share < HALF) or finding.evidence.get("may_recover"):
         weight = min(weight, RISK)
+    if finding.evidence.get("at_one_place"):
+        weight = min(weight, HINT)
     family = FAMILIES.get(finding.code, finding.code)
     return Ground(weight, _sentence((known.mild if weight < FATAL else "") or known.reason, finding), family)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradscope.metrics.along import along_depth
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
-from gradscope.rules.lasting import lasting
+from gradscope.rules.lasting import lasting_loss
 from gradscope.rules.numbers import count, factor, signed
 
 ZERO_START_DECADES = 3.5
@@ -36,13 +37,12 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     fatal = thresholds["fatal_decades"] if facts.rescales_gradients else fail
     if _collapsed(facts):
         fail = warn = fatal = min(warn, thresholds["collapsed_decades"])
-    profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
-    losses = [(profile, lost) for profile in profiles if (lost := lost_decades(profile)) is not None]
+    losses = [(profile, lost) for profile in facts.judged_profiles if (lost := lost_decades(profile)) is not None]
     for limit in (fail, warn):
         for profile, lost in losses:
             if lost <= -limit:
                 gone = _collapsed(facts) or profile.decades is None
-                lasts = math.inf if gone else lasting(facts, [-lost for _, lost in losses])
+                lasts = math.inf if gone else lasting_loss(facts, [-lost for _, lost in losses], fatal)
                 return [_finding(facts, profile, lost, (fatal, fail, warn), lasts)]
     return []
 
@@ -101,11 +101,17 @@ def _finding(
             "step": profile.step,
             "reaches_zero": profile.decades is None,
             "may_recover": severe and lasts < fatal,
+            "at_one_place": not severe and _at_one_place(facts, warn),
         },
         advice=_advice(facts, place),
         file=file,
         line=line,
     )
+
+
+def _at_one_place(facts: Facts, warn: float) -> bool:
+    """Whether what is lost along the depth stays below the level of a warning: the rest is one block's alone."""
+    return all((along_depth(facts, profile) or 0.0) > -warn for profile in facts.judged_profiles)
 
 
 def _share(place: Place, profile: DepthProfile) -> str:
@@ -168,10 +174,13 @@ per block with a 95 % interval over the blocks.""",
 A layer learns in proportion to the gradient it gets. When every block passes on a little less, the product over depth
 is what counts: 0.9 per layer is 4e-5 after 96 layers. The first layers then stay as they were initialised, and
 everything above learns from noise. The total decides, not the slope: a small loss per block over many blocks kills, a
-steep one over four blocks does not.""",
+steep one over four blocks does not. What one block loses alone is another matter: both sides of it train, and an
+optimizer that rescales makes up for what those below it lack.""",
     false_positives="""
 Adam rescales every tensor, so it tolerates more than SGD: the level follows the optimizer, and between 3.5 and 6.5
-decades the verdict under Adam is a risk and not an end. What the first steps undo only warns. A network that is only
+decades the verdict under Adam is a risk and not an end. What the first steps undo only warns, and so does what is
+lost at one place (pictures that enter a text model, a layer with a tiny scale) below 6.5 decades; under SGD such a
+loss counts as far as the last watched step still shows it. A network that is only
 fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this rule's: see GS105
 (dead), GS106 (cut) and GS109 (zero by design).""",
     example="""

@@ -12,7 +12,7 @@ from gradscope.rules.culprit import Place, depth_culprit, station_label, station
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, levels_in_force, when
 from gradscope.rules.kind import Levels, Rule, RuleDoc
-from gradscope.rules.lasting import lasting
+from gradscope.rules.lasting import lasting_growth
 from gradscope.rules.numbers import count, factor, signed
 
 
@@ -21,13 +21,11 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if facts.runs_through_time:
         return []
     fail, warn = levels_in_force(facts, thresholds)
-    profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
-    grown = [(profile, excess) for profile in profiles if (excess := facts.excess_decades(profile)) is not None]
+    grown = [(p, excess) for p in facts.judged_profiles if (excess := facts.excess_decades(p)) is not None]
     for limit in (fail, warn):
         for profile, excess in grown:
             if excess >= limit:
-                lasts = lasting(facts, [excess for _, excess in grown]) >= fail
-                return [_finding(facts, profile, excess, (fail, warn), lasts=lasts)]
+                return [_finding(facts, profile, excess, (fail, warn), lasts=lasting_growth(facts) >= fail)]
     return []
 
 
@@ -129,8 +127,9 @@ overflow.""",
     false_positives="""
 Pre-LN, Peri-LN and ResNets have larger gradients in early layers by design (a factor of 3 to 10 for 10 to 100
 blocks); that part is subtracted. Under Adam, growth that the first steps undo (plain networks with BatchNorm calm
-down as soon as they move) only warns. Residual networks without a norm that start their branches at zero do not
-explode at all.""",
+down as soon as they move) only warns, and so does growth at the one place where the stream is handed to a part of
+another size, such as a decoder: the loss may reach what lies below it by another way. Residual networks without a
+norm that start their branches at zero do not explode at all.""",
     example="""
 ```python
 class Block(nn.Module):                      # the variance of the stream doubles in each block

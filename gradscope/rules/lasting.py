@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from gradscope.metrics.along import along_depth, at_one_place
+from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 
@@ -17,13 +20,51 @@ def lasting(facts: Facts, decades: Sequence[float]) -> float:
     return min(decades) if facts.rescales_gradients else max(decades)
 
 
+def lasting_along(facts: Facts, sign: float) -> float:
+    """Return the decades of growth (sign 1) or loss (sign -1) that last and lie along the depth, not at one place."""
+    values = [along_depth(facts, profile) for profile in facts.judged_profiles]
+    known = [sign * value for value in values if value is not None]
+    return lasting(facts, known) if known else -math.inf
+
+
+def lasting_growth(facts: Facts) -> float:
+    """Return the decades of growth that last.
+
+    Where the stream changes its size at one place, to another tower or a decoder, the loss may reach what lies below by
+    another way: an optimizer that rescales does not mind what the gradient does there.
+    """
+    known = [value for profile in facts.judged_profiles if (value := _growth(facts, profile)) is not None]
+    return lasting(facts, known) if known else -math.inf
+
+
+def _growth(facts: Facts, profile: DepthProfile) -> float | None:
+    excess, place = facts.excess_decades(profile), at_one_place(facts, profile)
+    if excess is None or place is None or not place.resizes or not facts.rescales_gradients:
+        return excess
+    return excess - place.beyond_decades
+
+
+def lasting_loss(facts: Facts, losses: Sequence[float], fatal: float) -> float:
+    """Return the decades of loss that last.
+
+    What is lost at one place counts only from the fatal level on, and only as far as the steps leave it: what lies
+    above trains, and one layer soon finds its scale.
+
+    Args:
+        facts: The recording.
+        losses: Decades lost at the first and the last watched step, positive.
+        fatal: Decades from which next to no network trains.
+    """
+    whole = min(losses) if facts.rescales_gradients else losses[-1]
+    return max(lasting_along(facts, -1.0), whole) if whole >= fatal else lasting_along(facts, -1.0)
+
+
 def size_is_fatal(facts: Facts) -> bool:
     """Whether the size of the gradient alone keeps the network from training: GS101 or GS102 then name the place."""
-    profiles = [profile for profile in (facts.profile, facts.later_profile) if profile]
-    excess = [value for profile in profiles if (value := facts.excess_decades(profile)) is not None]
-    if not excess:
+    losses = [-value for profile in facts.judged_profiles if (value := facts.excess_decades(profile)) is not None]
+    if not losses:
         return False
     adam = facts.rescales_gradients
     growth = levels.FAIL_GROWTH if adam else levels.FAIL_GROWTH_SGD
-    loss = levels.FATAL_DECADES if adam else levels.FAIL_DECADES_SGD
-    return lasting(facts, excess) >= growth.value or lasting(facts, [-value for value in excess]) >= loss.value
+    fatal = (levels.FATAL_DECADES if adam else levels.FAIL_DECADES_SGD).value
+    return lasting_growth(facts) >= growth.value or lasting_loss(facts, losses, fatal) >= fatal

@@ -95,7 +95,7 @@ def test_few_directions_alone_do_not_condemn_where_the_level_was_not_calibrated(
 
 
 def test_few_directions_and_a_decade_of_change_condemn_together():
-    changing = stack(8, decades_per_block=-0.15)
+    changing = stack(8, decades_per_block=-0.2)
     assert not found(changing, "GS101")
     recording = observing("jacobian_anisotropy", {"": 65.0}, recording=changing)
     assert [f.severity for f in found(recording, "GS108")] == ["error"]
