@@ -14,6 +14,8 @@ from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.nonfinite_cures import PRODUCTS, cure
 from gradscope.rules.numbers import count, listed
 
+HARMLESS = " No gradient of a parameter is touched by it: so it is with scores that are masked with -inf on purpose."
+
 
 @dataclass(frozen=True)
 class Birth:
@@ -53,13 +55,14 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
         direction = "loss" if bad_loss is not None and not hit else "backward"
         birth = Birth(direction, bad_loss, owner, 0, None, None, None, None)
     file, line = (birth.file, birth.line) if birth.file else facts.place(birth.module)
+    harmless = not hit and bad_loss is None and birth.op != "parameter" and _gradients_known(facts, birth.step)
     return [
         Finding(
             code="GS104",
-            severity="error",
+            severity="info" if harmless else "error",
             module=birth.module,
             call=max(birth.call, 0),
-            message=_message(facts, birth, hit, bad_loss),
+            message=_message(facts, birth, hit, bad_loss) + (HARMLESS if harmless else ""),
             evidence={
                 "direction": birth.direction,
                 "operation": birth.op,
@@ -67,7 +70,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
                 "parameters_hit": len(hit),
                 "loss_finite": bad_loss is None,
             },
-            advice=_advice(birth),
+            advice="Nothing, where it is meant as a mask." if harmless else _advice(birth),
             file=file,
             line=line,
         )
@@ -81,7 +84,8 @@ def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | Non
     when = f" at step {birth.step}" if birth.step is not None else ""
     if birth.direction == "loss":
         return f"The loss is not finite{when} although every watched activation is: it is born in the loss function."
-    loss = " The loss is not finite." if bad_loss is not None else " The loss is finite, so it would not show there."
+    unseen = " The loss is finite, so it would not show there." if hit else " The loss is finite."
+    loss = " The loss is not finite." if bad_loss is not None else unseen
     if birth.op in ("parameter", "buffer"):
         what = "weights" if birth.op == "parameter" else "buffers"
         by = _when_updated(facts, birth) if birth.made_by_update else "before the first step"
@@ -168,14 +172,21 @@ def _parameters_hit(facts: Facts) -> list[str]:
     return []
 
 
+def _gradients_known(facts: Facts, step: int | None) -> bool:
+    """Whether parameter gradients were measured at a step, so that their being finite says something."""
+    at = min(facts.steps, default=0) if step is None else step
+    return any(norm is not None for norm in facts.parameter_gradients.get(at, {}).values())
+
+
 def _bad(value: float | None) -> bool:
     return value is not None and not math.isfinite(value)
 
 
 DOC = RuleDoc(
     measures="""
-Whether the loss, the output of any module, or any gradient contains NaN or infinity at a watched step, and where the
-first one is born: the module (and operation) whose inputs are finite and whose output, or input gradient, is not.""",
+Whether the loss, the output of any module, or any gradient contains NaN or infinity at a watched step, what it
+reaches, and where the first one is born: the module (and operation) whose inputs are finite and whose output, or input
+gradient, is not.""",
     why="""
 One NaN in a gradient turns the weight into NaN at the next step and the whole network soon after. The loss can still
 be finite: a padded row is dropped from the loss, but 0 · NaN in the backward pass poisons the weights.
@@ -184,7 +195,8 @@ fact.""",
     false_positives="""
 With float16 and a GradScaler the first steps may overflow on purpose while the scale adapts: steps that it skips do not
 count, unless it skips every watched one. Infinity that a model uses itself as a mask inside a module is not an output
-and not reported.""",
+and not reported; where a module returns it (scores of padded words, set to -inf) and neither the loss nor a gradient
+of a parameter is touched, it is a remark.""",
     example="""
 ```python
 scores = scores.masked_fill(~keep[:, None, :], float("-inf"))   # one sequence has no token to keep:

@@ -22,20 +22,34 @@ with collapsed tokens, all but those that had just begun to collapse were beyond
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Judge the token cosine near the loss at the first and the last step; samples only where there are no tokens."""
-    first, later = facts.last_cosine("token_cosine"), facts.last_cosine("token_cosine", later=True)
-    grades: tuple[tuple[Severity, str], ...] = (("error", ""), ("warning", "warn_"))
-    for severity, prefix in grades:
-        for value, name in ((first, "token_cosine"), (later, "later_token_cosine")):
-            limit = thresholds[prefix + name]
-            # A first optimizer step can push all tokens one way; only where they were alike before does it last.
-            if severity == "error" and ((first or 0.0) < thresholds["warn_token_cosine"] or not _narrows(facts)):
-                continue
-            if value is not None and value >= limit:
-                return [_tokens(facts, value, severity, limit, later=name == "later_token_cosine")]
+    if _may_fail(facts, thresholds) and (alike := _alike(facts, thresholds, "")):
+        return [_tokens(facts, "error", *alike)]
+    if alike := _alike(facts, thresholds, "warn_"):
+        return [_tokens(facts, "warning", *alike)]
     samples = facts.last_cosine("sample_cosine")
-    if first is None and samples is not None and samples >= thresholds["sample_cosine"] and _is_wide(facts):
+    unknown = facts.last_cosine("token_cosine") is None
+    if unknown and samples is not None and samples >= thresholds["sample_cosine"] and _is_wide(facts):
         return [_samples(facts, samples, thresholds["sample_cosine"])]
     return []
+
+
+def collapsed(facts: Facts) -> bool:
+    """Whether the tokens have become so alike, at a cost of directions, that it is an error."""
+    return _may_fail(facts, RULE.defaults) and _alike(facts, RULE.defaults, "") is not None
+
+
+def _alike(facts: Facts, thresholds: Levels, prefix: str) -> tuple[float, float, bool] | None:
+    """Return the first cosine beyond its level, that level, and whether it is the one after some steps."""
+    for name, later in (("token_cosine", False), ("later_token_cosine", True)):
+        value, limit = facts.last_cosine("token_cosine", later=later), thresholds[prefix + name]
+        if value is not None and value >= limit:
+            return value, limit, later
+    return None
+
+
+def _may_fail(facts: Facts, thresholds: Levels) -> bool:
+    """Whether tokens were alike from the start: a first step can push all of them one way, and that does not last."""
+    return (facts.last_cosine("token_cosine") or 0.0) >= thresholds["warn_token_cosine"] and _narrows(facts)
 
 
 def _narrows(facts: Facts) -> bool:
@@ -54,7 +68,7 @@ def _is_wide(facts: Facts) -> bool:
     return bool(math.prod(shape[1:]) >= FEWEST_NUMBERS)
 
 
-def _tokens(facts: Facts, value: float, severity: Severity, limit: float, *, later: bool) -> Finding:
+def _tokens(facts: Facts, severity: Severity, value: float, limit: float, later: bool) -> Finding:
     module, call = _first_above(facts, "token_cosine", limit, later=later)
     when = "after some steps" if later else "at initialisation"
     around = surroundings(facts)

@@ -31,7 +31,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
                 facts, "GS304", "warning", module,
                 f"Attention in `{module}` looks at single keys: its entropy is {value:.2f} of that of uniform "
                 "attention "
-                f"({len(low)} of {len(entropy)} attention layers), so hardly any gradient reaches queries and keys.",
+                f"({len(low)} of {len(entropy)} attention layers).",
                 {"attention_entropy": value, "threshold_entropy": thresholds["entropy"], "step": step,
                  "places": len(low)},
                 ADVICE, call,

@@ -10,7 +10,11 @@ from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at, surroundings
 from gradscope.rules.finding import Finding, Severity
+from gradscope.rules.gs301_collapse import collapsed
 from gradscope.rules.kind import Levels, Rule, RuleDoc
+
+UNIFORM_LOGIT = 0.01
+"""Largest attention logit below which attention is uniform: no key gets more than a hundredth above its share."""
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
@@ -24,8 +28,10 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if not low:
         return []
     fails = [b for b in balances if _low(b, thresholds["log10_ratio"])]
-    severity: Severity = "error" if len(fails) * 2 > len(balances) else "warning"
+    for_good = collapsed(facts)
+    severity: Severity = "error" if for_good and len(fails) * 2 > len(balances) else "warning"
     first = (fails or low)[0]
+    cannot = "attention cannot learn where to look" if for_good else "attention learns late where to look"
     return [
         finding_at(
             facts,
@@ -33,25 +39,39 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             severity,
             first.module,
             f"Queries and keys of `{first.module}` get 10^{first.worst_log10:.1f} of the gradient of its values "
-            f"({len(low)} of {len(balances)} attention layers, median 10^{middle:.1f}): attention cannot learn "
-            "where to look.",
+            f"({len(low)} of {len(balances)} attention layers, median 10^{middle:.1f}): {cannot}.",
             {
                 "log10_ratio": first.worst_log10,
                 "median_log10_ratio": middle,
-                "threshold_log10_ratio": thresholds["log10_ratio" if severity == "error" else "warn_log10_ratio"],
+                "threshold_log10_ratio": thresholds["log10_ratio" if fails else "warn_log10_ratio"],
                 "attentions": len(balances),
                 "starved": len(low),
             },
-            (
-                "The tokens have become alike (see GS301) or attention is a hard choice (GS304): DeepNorm, "
-                "branches scaled by "
-                "1/sqrt(L), Pre-LN, or a stronger positional signal."
-                if surroundings(facts).has_skips
-                else "Add skips around attention: without them tokens become alike, and queries and keys lose their "
-                "gradient."
-            ),
+            _advice(facts) if for_good else _advice_for_now(facts),
         )
     ]
+
+
+def _advice(facts: Facts) -> str:
+    if not surroundings(facts).has_skips:
+        return "Add skips around attention: without them tokens become alike, and queries and keys lose their gradient."
+    return (
+        "The tokens have become alike (see GS301): DeepNorm, branches scaled by 1/sqrt(L), Pre-LN, or a stronger "
+        "positional signal."
+    )
+
+
+def _advice_for_now(facts: Facts) -> str:
+    """Name what starves them where it is no collapse: what attention reads is tiny or alike, or its choice is hard."""
+    peaks, entropies = facts.observed("attention_logit_max"), facts.observed("attention_entropy")
+    if entropies and min(entropies.values()) <= levels.ENTROPY.value:
+        return "Attention is a hard choice (see GS304): divide the logits by sqrt(head size), or normalise both."
+    if peaks and max(map(abs, peaks.values())) < UNIFORM_LOGIT:
+        return (
+            "The logits are next to zero, so that attention is uniform: queries and keys are tiny, and wake up as the "
+            "weights grow. A norm before attention, or larger weights, gives them a gradient from the start."
+        )
+    return "The tokens that attention reads hardly differ, or hardly matter to the loss yet: see whether inputs do."
 
 
 def _low(balance: AttentionBalance, limit: float) -> bool:
@@ -69,7 +89,9 @@ attention stays random, while values, and everything else, train. The parameter 
 healthy.""",
     false_positives="""
 A single layer below the level (the first or the last one) is common and only warns; an error needs the majority of
-the layers. Attention over a single key has nothing to choose: its query gradients are exactly zero and not judged
+the layers, and tokens that have become alike (GS301). Without that the ratio says that attention does not matter yet:
+a network without a norm before attention starts with tiny, uniform logits (10^-7 in MobileBERT at a small size) and
+trains. Attention over a single key has nothing to choose: its query gradients are exactly zero and not judged
 here. In a script that is watched as it runs, fused query-key-value weights are not taken apart.""",
     example="""
 ```python

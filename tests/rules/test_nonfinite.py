@@ -17,7 +17,19 @@ def finding(recording: Recording):
     return found
 
 
+def reaching(recording):
+    """The first parameter's gradient is hit."""
+    return edit(
+        recording, "parameter_stats", "grad_norm",
+        lambda row: math.nan if row["parameter"] == 0 else row["grad_norm"],
+    )  # fmt: skip
+
+
 def poisoned():
+    return reaching(masked())
+
+
+def masked():
     calls = stack(4).tables["calls"]["module"]
     return edit(
         stack(4), "call_stats", "forward_norm",
@@ -32,6 +44,20 @@ def test_the_first_bad_output_is_the_birthplace():
     assert diagnose(poisoned()).verdict == "will-not-train"
 
 
+def test_what_reaches_neither_loss_nor_gradient_is_a_remark():
+    found = finding(masked())
+    assert (found.module, found.severity) == ("layers.2.fc", "info")
+    assert "on purpose" in found.message
+    assert diagnose(masked()).verdict == "will-train"
+
+
+def test_what_is_not_known_to_be_harmless_is_an_error():
+    unknown = edit(masked(), "parameter_stats", "grad_norm", lambda _: None)
+    assert finding(unknown).severity == "error"
+    bad_loss = edit(masked(), "steps", "loss", lambda row: math.inf if row["step"] == 10 else row["loss"])
+    assert finding(bad_loss).severity == "error"
+
+
 def test_a_bad_gradient_is_born_nearest_to_the_loss():
     calls = stack(4).tables["calls"]["module"]
     bad = ("layers.0.fc", "layers.1.fc", "layers.2.fc")
@@ -39,7 +65,7 @@ def test_a_bad_gradient_is_born_nearest_to_the_loss():
         stack(4), "call_stats", "grad_norm",
         lambda row: math.inf if calls[row["call"]] in bad else row["grad_norm"],
     )
-    found = finding(recording)
+    found = finding(reaching(recording))
     assert (found.module, found.evidence["direction"]) == ("layers.2.fc", "backward")
     assert "The loss is finite" in found.message
 

@@ -141,11 +141,23 @@ def attention(ratios):
     return recording
 
 
-def test_starved_queries_in_most_layers_are_an_error():
-    (finding,) = found(attention([1.0, 1e-5, 1e-6, 1e-8]), "GS305")
+def test_starved_queries_in_most_layers_are_an_error_where_tokens_are_alike():
+    recording = cosines([0.9, 0.95, 0.99, 0.9995], recording=attention([1.0, 1e-5, 1e-6, 1e-8]))
+    (finding,) = found(recording, "GS305")
     assert (finding.severity, finding.module) == ("error", "layers.1")
+    assert "GS301" in finding.advice
     assert finding.evidence["log10_ratio"] == pytest.approx(-5.0)
     assert diagnose(attention([1.0, 1e-5, 1e-6, 1e-8])).metrics["query_key_to_value_log10"] == pytest.approx(-8.0)
+
+
+@pytest.mark.parametrize(("metric", "value", "words"), [
+    ("attention_logit_max", 1e-5, "next to zero"), ("attention_entropy", 0.02, "hard choice"),
+    ("token_cosine", 0.2, "inputs"),
+])  # fmt: skip
+def test_starved_queries_warn_where_tokens_differ(metric, value, words):
+    (finding,) = found(observing(metric, {"layers.1": value}, recording=attention([1e-5, 1e-6, 1e-8])), "GS305")
+    assert finding.severity == "warning"
+    assert words in finding.advice
 
 
 def test_one_starved_layer_of_many_only_warns():
