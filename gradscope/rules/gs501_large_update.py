@@ -6,45 +6,69 @@ from collections.abc import Sequence
 
 from gradscope.metrics.columns import middle
 from gradscope.metrics.facts import Facts
+from gradscope.metrics.weights import Parameter
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
-from gradscope.rules.finding import Finding
+from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
-from gradscope.rules.updates import updates_at_last_step
+from gradscope.rules.updates import steps_are_real, updates_at
+
+LASTING = 0.5
+"""Norm of the last update over norm of the weights (fraction) at which the steps still replace them: half of them."""
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
-    """Judge the median update-to-weight ratio of the matrices at the last watched step."""
-    ratios = updates_at_last_step(facts)
-    usual = middle(ratio for _, ratio in ratios)
-    if usual is None or usual < thresholds["update_to_weight"]:
+    """Judge the median update-to-weight ratio of the matrices at the first and at the last watched step."""
+    if not facts.update_norms:
         return []
+    first, last = min(facts.update_norms), max(facts.update_norms)
+    replaced = _median(updates_at(facts, first))
+    grown, at_last = _loss_ratio(facts), _median(updates_at(facts, last))
+    stays = grown >= thresholds["loss_ratio"] or at_last >= LASTING
+    if replaced >= thresholds["first_update_to_weight"] and stays and steps_are_real(facts):
+        then = f", and the loss has since been {grown:.3g} times what it was" if grown > 1 else ""
+        extra = {"loss_ratio": grown, "threshold_update_to_weight": thresholds["first_update_to_weight"]}
+        return [_finding(facts, first, "error", then, extra)]
+    if at_last >= thresholds["update_to_weight"]:
+        extra = {"threshold_update_to_weight": thresholds["update_to_weight"]}
+        return [_finding(facts, last, "warning", "", extra)]
+    return []
+
+
+def _median(ratios: Sequence[tuple[Parameter, float]]) -> float:
+    return middle(ratio for _, ratio in ratios) or 0.0
+
+
+def _loss_ratio(facts: Facts) -> float:
+    """Return the largest later loss over the first one; 0 where they are not comparable (no loss, zero or below)."""
+    known = [facts.losses.get(step) for step in facts.steps]
+    if len(known) < 2 or any(loss is None or loss <= 0.0 for loss in known):  # noqa: PLR2004 - one and a later one
+        return 0.0
+    losses = [loss for loss in known if loss is not None]
+    return max(losses[1:]) / losses[0]
+
+
+def _finding(facts: Facts, step: int, severity: Severity, then: str, extra: dict[str, float]) -> Finding:
+    ratios = updates_at(facts, step)
+    usual = _median(ratios)
     worst, value = max(ratios, key=lambda pair: pair[1])
-    return [
-        finding_at(
-            facts,
-            "GS501",
-            "warning",
-            worst.module,
-            f"One step changes half of the weight matrices by {usual:.0%} or more of their norm (most in "
-            f"`{worst.name}`: "
-            f"{value:.0%}); 0.01 % to 1 % is normal.",
-            {
-                "update_to_weight": usual,
-                "worst_update_to_weight": value,
-                "threshold_update_to_weight": thresholds["update_to_weight"],
-                "lr": facts.learning_rate,
-                "step": max(facts.update_norms),
-            },
-            "Lower the learning rate, warm it up, or clip the gradient.",
-        )
-    ]
+    return finding_at(
+        facts,
+        "GS501",
+        severity,
+        worst.module,
+        f"One step changes half of the weight matrices by {usual:.0%} or more of their norm (most in `{worst.name}`: "
+        f"{value:.0%}){then}; 0.01 % to 1 % is normal.",
+        {"update_to_weight": usual, "worst_update_to_weight": value, "lr": facts.learning_rate, "step": step, **extra},
+        "Lower the learning rate, warm it up, or clip the gradient.",
+    )
 
 
 DOC = RuleDoc(
     measures="""
 ‖W_after − W_before‖ / ‖W‖ of every weight matrix, of the step that the optimizer really took, at the last watched
-step; judged by the median. Biases, gains and matrices that start at zero do not count.""",
+step; judged by the median. Biases, gains and matrices that start at zero do not count. An error where the first step
+outweighs the weights and the loss is higher at a later watched step.""",
     why="""
 When a tenth of the weights is replaced in one step, the gradient it was computed for says little about where the step
 ends. Training jumps, and warm-up or a lower rate is needed.""",
@@ -67,7 +91,7 @@ RULE = Rule(
     name="update-too-large",
     severity="warning",
     summary="Optimizer steps replace a good part of the weights.",
-    thresholds=(levels.LARGE_UPDATE,),
+    thresholds=(levels.LARGE_UPDATE, levels.REPLACING_UPDATE, levels.RISING_LOSS),
     check=check,
     doc=DOC,
 )

@@ -11,9 +11,10 @@ from gradscope.metrics.weights import Parameter, adam_damping, rms
 from gradscope.rules import levels
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
+from gradscope.rules.grounds import HALF
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import listed
-from gradscope.rules.updates import updates_at_last_step
+from gradscope.rules.updates import steps_are_real, updates_at_last_step
 
 ALL_DAMPED = 1e-3
 """Fraction of Adam's step left below which epsilon, and not the optimizer's set-up, is why nothing moves."""
@@ -33,7 +34,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
         finding_at(
             facts,
             "GS502",
-            "warning",
+            "error" if _is_settled(facts) else "warning",
             smallest.module,
             f"One step changes half of the weight matrices by less than {usual:.0e} of their norm (least "
             f"`{smallest.name}`: "
@@ -43,10 +44,17 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
                 "threshold_update_to_weight": thresholds["update_to_weight"],
                 "lr": facts.learning_rate,
                 "step": max(facts.update_norms),
+                "may_recover": True,
             },
             "Raise the learning rate (under SGD: by the inverse of the gradient's size), or use Adam.",
         )
     ]
+
+
+def _is_settled(facts: Facts) -> bool:
+    """Whether the small step says something of the run; a warm-up raises its rate."""
+    rates = [rate for rate in facts.recording.tables["steps"]["lr"] if rate is not None]
+    return steps_are_real(facts) and not (len(rates) > 1 and rates[-1] > rates[0])
 
 
 def _damped(facts: Facts, parameter: Parameter) -> bool:
@@ -64,19 +72,24 @@ def _never_moves(facts: Facts, parameter: Parameter) -> bool:
 def _still(facts: Facts, still: Sequence[Parameter], total: int) -> Finding:
     half = [p for p in still if p.dtype.removeprefix("torch.") in ("float16", "bfloat16")]
     module = common_module(covering_modules(facts, [p.name for p in still]))
+    share = sum(p.num_elements for p in still) / max(sum(p.num_elements for p in facts.trainable), 1)
     return finding_at(
         facts,
         "GS502",
-        "warning",
+        "error" if share >= HALF and steps_are_real(facts) else "warning",
         module,
         f"{len(still)} of {total} weight matrices ({listed([p.name for p in still])}) get a gradient and do not "
-        "change by a "
-        "single bit.",
-        {"unchanged": len(still), "of": total, "half_precision": len(half)},
+        "change by a single bit.",
+        {
+            "unchanged": len(still),
+            "of": total,
+            "half_precision": len(half),
+            "share_of_parameters": share,
+            "may_recover": len(still) < total,
+        },
         (
             "In half precision an update below half a unit in the last place is lost: keep float32 master "
-            "weights, or use "
-            "stochastic rounding."
+            "weights, or use stochastic rounding."
             if len(half) == len(still)
             else "Check that the optimizer holds these parameters (it may have been built before they were replaced) "
             "and that the learning rate is not zero."
@@ -87,7 +100,9 @@ def _still(facts: Facts, still: Sequence[Parameter], total: int) -> Finding:
 DOC = RuleDoc(
     measures="""
 ‖W_after − W_before‖ / ‖W‖ of every weight matrix with a gradient, of the steps that the optimizer really took:
-whether any matrix never changes, and whether the median ratio is too small.""",
+whether any matrix never changes, and whether the median ratio is too small. An error where matrices with half of the
+parameters never change, or where the small step is the optimizer's own: not that of a warm-up, whose rate rises, nor
+that of plain SGD in the inspection's own loop, which depends on the scale of the loss.""",
     why="""
 A parameter that the optimizer does not hold (it was built before a layer was replaced), a learning rate of zero, or
 an update that rounds away in half precision: the gradient is perfect and nothing is learnt.""",

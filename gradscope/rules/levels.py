@@ -208,6 +208,15 @@ LARGE_UPDATE = Threshold(
     "update_to_weight", 0.1, "norm of one update over norm of the weights", JUDGED,
     "A tenth of the weights replaced in one step; 1e-4 to 1e-2 is normal.",
 )
+REPLACING_UPDATE = Threshold(
+    "first_update_to_weight", 1.0, "norm of the first update over norm of the weights, where the loss then rises",
+    CALIBRATED, "Of 29 networks whose first step outweighed the weights and whose loss then rose none trained, of 4 "
+    "whose loss did not rise one (benchmarks/calibration/rates.csv).",
+)
+RISING_LOSS = Threshold(
+    "loss_ratio", 1.1, "loss at a later watched step over loss at the first", JUDGED,
+    "A tenth is more than batches of one size differ by at the start.",
+)
 SMALL_UPDATE = Threshold(
     "update_to_weight", 1e-6, "norm of one update over norm of the weights", JUDGED,
     "A million steps to change the weights; 1e-4 to 1e-2 is normal.",

@@ -6,12 +6,11 @@ from gradscope.metrics.facts import Facts
 from gradscope.metrics.weights import Parameter, update_to_weight
 
 
-def updates_at_last_step(facts: Facts) -> list[tuple[Parameter, float]]:
-    """Return the ratio of every matrix with a gradient and a norm, at the last watched step; [] without updates."""
-    if not facts.optimizer or not facts.update_norms:
+def updates_at(facts: Facts, step: int) -> list[tuple[Parameter, float]]:
+    """Return the update-to-weight ratio of every matrix with a gradient and a norm at a watched step; [] without."""
+    if not facts.optimizer:
         return []
-    step = max(facts.update_norms)
-    updates, weights = facts.update_norms[step], facts.weight_norms.get(step, {})
+    updates, weights = facts.update_norms.get(step, {}), facts.weight_norms.get(step, {})
     grads = facts.parameter_gradients.get(step, {})
     ratios = [
         (p, update_to_weight(updates.get(p.row), weights.get(p.row)))
@@ -19,3 +18,16 @@ def updates_at_last_step(facts: Facts) -> list[tuple[Parameter, float]]:
         if p.is_matrix and grads.get(p.row)
     ]
     return [(p, ratio) for p, ratio in ratios if ratio is not None]
+
+
+def updates_at_last_step(facts: Facts) -> list[tuple[Parameter, float]]:
+    """Return them at the last watched step."""
+    return updates_at(facts, max(facts.update_norms)) if facts.update_norms else []
+
+
+def steps_are_real(facts: Facts) -> bool:
+    """Whether the size of the steps says something of the run that is judged.
+
+    Those that plain SGD takes in gradscope's own loop depend on the scale of the loss, which a verdict must not.
+    """
+    return facts.rescales_gradients or facts.provenance.own_loop

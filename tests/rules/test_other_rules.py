@@ -1,8 +1,10 @@
+import csv
 import math
+from pathlib import Path
 
 import pytest
 
-from gradscope.rules import diagnose
+from gradscope.rules import diagnose, levels
 from tests.rules.altered import copied, edit, rename, scaled_loss
 from tests.rules.test_signal_rules import observing
 from tests.support.recordings import add, stack
@@ -87,6 +89,52 @@ def test_updates_that_are_too_large_too_small_or_missing():
     for code in ("GS501", "GS502"):
         assert not found(updated(1e-3), code)
         assert not found(rename(updated(0.0), optimizer=None), code)
+
+
+def losing(recording, factor):
+    return edit(recording, "steps", "loss", lambda row: row["loss"] * (factor if row["step"] else 1))
+
+
+def test_steps_that_outweigh_the_weights_are_an_error_once_the_loss_rises():
+    """29 networks with both, none of which trained: benchmarks/calibration/rates.csv."""
+    assert [f.severity for f in found(losing(updated(0.2), 3), "GS501")] == ["warning"]
+    assert [f.severity for f in found(losing(updated(2.0), 3), "GS501")] == ["error"]
+    assert diagnose(losing(updated(2.0), 3)).verdict == "at-risk"
+    fading = lambda row: row["update_norm"] * (0.01 if row["step"] else 1)  # noqa: E731
+    first = edit(updated(2.0), "parameter_stats", "update_norm", fading)
+    assert not found(losing(first, 1), "GS501")
+    assert found(losing(first, 3), "GS501")
+
+
+def test_the_table_of_rates_says_what_the_level_says_of_it():
+    """Levels that quote counts are held to the table they were counted in."""
+    with (Path(__file__).parents[2] / "benchmarks/calibration/rates.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    outweighed = [row for row in rows if float(row["update_0"]) >= levels.REPLACING_UPDATE.value]
+
+    def rises(row):
+        ratio = max(float(row["loss_3"]), float(row["loss_9"])) / float(row["loss_0"])
+        return not ratio < levels.RISING_LOSS.value  # a NaN rises, too
+
+    trained = [float(row["accuracy"]) >= 0.9 for row in outweighed if rises(row)]
+    others = [float(row["accuracy"]) >= 0.9 for row in outweighed if not rises(row)]
+    assert (len(trained), sum(trained), len(others), sum(others)) == (29, 0, 4, 1)
+
+
+def test_an_optimizer_that_moves_nothing_decides_the_verdict():
+    assert diagnose(updated(0.0)).verdict == "will-not-train"
+    assert diagnose(updated(1e-8)).verdict == "at-risk"
+    some = edit(updated(0.1), "parameter_stats", "update_norm", lambda row: row["update_norm"] * (row["parameter"] < 2))
+    assert [(f.severity, f.evidence["may_recover"]) for f in found(some, "GS502")] == [("error", True)]
+    assert diagnose(some).verdict == "at-risk"
+
+
+def test_small_steps_of_a_warm_up_or_of_a_small_loss_are_no_error():
+    rising = edit(updated(1e-8), "steps", "lr", lambda row: 1e-9 * (1 + row["step"]))
+    assert [f.severity for f in found(rising, "GS502")] == ["warning"]
+    sgd = rename(updated(1e-8), optimizer="sgd")
+    assert [f.severity for f in found(sgd, "GS502")] == ["warning"]
+    assert [f.severity for f in found(rename(sgd, own_loop=True), "GS502")] == ["error"]
 
 
 def test_half_precision_weights_that_do_not_move_need_master_weights():
