@@ -13,23 +13,27 @@ from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.updates import steps_are_real, updates_at
 
-LASTING = 0.5
-"""Norm of the last update over norm of the weights (fraction) at which the steps still replace them: half of them."""
+SIGNS = 2
+"""Of three (a first step that outweighs the weights, a later one that replaces half, a rising loss), how many decide."""
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
-    """Judge the median update-to-weight ratio of the matrices at the first and at the last watched step."""
+    """Judge the median update-to-weight ratio of the matrices at the first and at the later watched steps."""
     if not facts.update_norms:
         return []
     first, last = min(facts.update_norms), max(facts.update_norms)
-    replaced = _median(updates_at(facts, first))
-    grown, at_last = _loss_ratio(facts), _median(updates_at(facts, last))
-    stays = grown >= thresholds["loss_ratio"] or at_last >= LASTING
-    if replaced >= thresholds["first_update_to_weight"] and stays and steps_are_real(facts):
-        then = f", and the loss has since been {grown:.3g} times what it was" if grown > 1 else ""
-        extra = {"loss_ratio": grown, "threshold_update_to_weight": thresholds["first_update_to_weight"]}
-        return [_finding(facts, first, "error", then, extra)]
-    if at_last >= thresholds["update_to_weight"]:
+    usual = {step: _median(updates_at(facts, step)) for step in facts.update_norms}
+    most = max((step for step in usual if step != first), key=lambda step: usual[step], default=first)
+    outweighs = usual[first] >= thresholds["first_update_to_weight"]
+    replaces = most != first and usual[most] >= thresholds["later_update_to_weight"]
+    grown = _loss_ratio(facts)
+    rises = grown >= thresholds["loss_ratio"]
+    if steps_are_real(facts) and sum((outweighs, replaces, rises)) >= SIGNS:
+        then = f", and the loss has since been {grown:.3g} times what it was" if rises else ""
+        level = "first_update_to_weight" if outweighs else "later_update_to_weight"
+        extra = {"loss_ratio": grown, "threshold_update_to_weight": thresholds[level]}
+        return [_finding(facts, first if outweighs else most, "error", then, extra)]
+    if usual[last] >= thresholds["update_to_weight"]:
         extra = {"threshold_update_to_weight": thresholds["update_to_weight"]}
         return [_finding(facts, last, "warning", "", extra)]
     return []
@@ -68,7 +72,7 @@ DOC = RuleDoc(
     measures="""
 ‖W_after − W_before‖ / ‖W‖ of every weight matrix, of the step that the optimizer really took, at the last watched
 step; judged by the median. Biases, gains and matrices that start at zero do not count. An error where the first step
-outweighs the weights and the loss is higher at a later watched step.""",
+outweighs the weights, or a later one half of them, and the loss has risen since, or where both do.""",
     why="""
 When a tenth of the weights is replaced in one step, the gradient it was computed for says little about where the step
 ends. Training jumps, and warm-up or a lower rate is needed.""",
@@ -91,7 +95,7 @@ RULE = Rule(
     name="update-too-large",
     severity="warning",
     summary="Optimizer steps replace a good part of the weights.",
-    thresholds=(levels.LARGE_UPDATE, levels.REPLACING_UPDATE, levels.RISING_LOSS),
+    thresholds=(levels.LARGE_UPDATE, levels.REPLACING_UPDATE, levels.LATER_UPDATE, levels.RISING_LOSS),
     check=check,
     doc=DOC,
 )
