@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, SUMS, WEIGHTED, operation_of
-from gradscope.probe.structure.graph import OUTSIDE, Trace
-from gradscope.probe.structure.operations import operation
+from gradscope.probe.structure.graph import OUTSIDE, Trace, lacks_data
+from gradscope.probe.structure.operations import Effect, effect_of, operation
 from gradscope.probe.structure.places import Span
 from gradscope.probe.structure.summands import alike, as_added, is_number, tensors_among, terms_in
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
@@ -126,7 +126,7 @@ class AdditionRecorder(OwnMode):
             if _sequence_now() - before > 1 and not name.startswith("_foreach"):
                 self._functions_run.append((before, _sequence_now()))
             if isinstance(result, torch.Tensor | tuple | list) and type(result) is not torch.Size:
-                self._note(name, args, kwargs, result)
+                self._note(name, args, kwargs, result, before)
             if func in self.functions and self.on_function is not None:
                 self.on_function(func, args, kwargs, result)
             return result
@@ -180,7 +180,7 @@ class AdditionRecorder(OwnMode):
             addition.terms = addition.terms or self._norms(name, terms, args, kwargs)
             addition.out = self._rows.norm(result)
         if not result.requires_grad:
-            self._note(name, args, kwargs, result, addition)
+            self._note(name, args, kwargs, result, addition=addition)
             return result
         sequence = _sum_sequence(result)
         if sequence is not None:
@@ -230,7 +230,14 @@ class AdditionRecorder(OwnMode):
     # What autograd does not keep --------------------------------------------------------------------------------------
 
     def _note(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, addition: Addition | None = None
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        before: int = 0,
+        *,
+        addition: Addition | None = None,
     ) -> None:
         if inside_transform() or torch._C._current_graph_task_id() != -1:
             return
@@ -238,11 +245,13 @@ class AdditionRecorder(OwnMode):
         if first is None:
             return
         if first.requires_grad:
-            self._note_graph(name, args, kwargs, first)
+            self._note_graph(name, args, kwargs, first, before)
         elif first.is_floating_point() or first.is_complex():
             self._note_trace(name, args, kwargs, result, addition)
 
-    def _note_graph(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor) -> None:
+    def _note_graph(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor, before: int
+    ) -> None:
         node = result.grad_fn
         if node is None:
             return
@@ -255,12 +264,16 @@ class AdditionRecorder(OwnMode):
         tensors = list(tensors_among((*args, *kwargs.values()) if kwargs else args))
         self._splice(tensors)
         if name in WEIGHTED or (name in PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
-            for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors):
-                known = tensor.requires_grad or isinstance(tensor, torch.nn.Parameter)
-                if not known and is_number(tensor) and tensor.dim() > 0:
-                    trace = self._trace(tensor).without_gradient()
-                    reader, place = _reader_of(node, position)
-                    self.hidden.setdefault(reader._sequence_nr(), []).append((place, trace))
+            raw = [
+                (position, tensor)
+                for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors)
+                if not (tensor.requires_grad or isinstance(tensor, torch.nn.Parameter))
+                and is_number(tensor)
+                and tensor.dim() > 0
+            ]
+            for (reader, place), (_, tensor) in zip(_readers_of(node, [i for i, _ in raw], before), raw, strict=False):
+                trace = self._trace(tensor).without_gradient()
+                self.hidden.setdefault(reader._sequence_nr(), []).append((place, trace))
 
     def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
         for factor in args[:2]:
@@ -276,7 +289,7 @@ class AdditionRecorder(OwnMode):
         tensors = list(tensors_among((args, tuple(kwargs.values())) if kwargs else args))
         inputs: list[Any] = []
         self._splice(tensors)
-        for tensor in tensors:
+        for tensor in () if name.endswith("_like") or name.startswith("new_") else tensors:  # only their shape is used
             if tensor.requires_grad:
                 if not torch.is_grad_enabled():  # otherwise it was cut off
                     inputs.append(tuple(edge_of(tensor)))
@@ -326,15 +339,39 @@ def _sequence_now() -> int:
 _RESHAPES = frozenset({"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze"})
 
 
-def _reader_of(node: Any, position: int) -> tuple[Any, int]:
-    """Return the node that reads an input which autograd left out, and where among its inputs.
+def _readers_of(node: Any, positions: list[int], before: int) -> list[tuple[Any, int]]:
+    """Return the nodes that read inputs which autograd left out, and where among their inputs.
 
     A linear layer on more than two axes is a product between two reshapes: it is the product that works on the input.
+    An attention is a function of many operations: its projections do.
+
+    Args:
+        node: The node of the function's output.
+        positions: Where the inputs stand among the function's arguments.
+        before: The sequence number of the function's first operation.
     """
     while operation(node.name()) in _RESHAPES and node.next_functions[0][0] is not None:
         node = node.next_functions[0][0]
-    missing = [place for place, (source, _) in enumerate(node.next_functions) if source is None]
-    return node, position if position in missing or not missing else missing[0]
+    missing = _missing(node)
+    if missing:
+        return [(node, position if position in missing else missing[0]) for position in positions]
+    inner = sorted(_lacking(node, before), key=lambda one: one._sequence_nr()) if positions else []
+    return [(one, _missing(one)[0]) for one in inner] or [(node, position) for position in positions]
+
+
+def _missing(node: Any) -> list[int]:
+    return [place for place, (source, _) in enumerate(node.next_functions) if source is None]
+
+
+def _lacking(node: Any, before: int) -> set[Any]:
+    """The operations with weights, behind a node and in the same function, whose data autograd left out."""
+    stack, seen = [node], {node}
+    while stack:
+        for source, _ in stack.pop().next_functions:
+            if source is not None and source not in seen and source._sequence_nr() >= before:
+                seen.add(source)
+                stack.append(source)
+    return {one for one in seen if effect_of(operation(one.name())) is Effect.PROJECT and lacks_data(one)}
 
 
 def _sum_sequence(result: torch.Tensor) -> int | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 from gradscope.probe.structure.dominance import Dominators
-from gradscope.probe.structure.graph import Graph
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.sites import Site
 from gradscope.probe.structure.stations import DIGITS
+from gradscope.probe.watching.calls import Call
 
 _MAX_STREAMS = 4
 """Streams that feed one another (encoders of a decoder); more are not looked for."""
@@ -33,6 +35,50 @@ def along_skips(graph: Graph, sites: dict[int, Site]) -> list[int]:
         line.update(ends_of(sites[node]))
         node = before[node]
     return sorted(line)
+
+
+def longest_line(graph: Graph, dominators: Dominators, ends: set[int]) -> list[int]:
+    """The longest line of some operations of which each is computed from the one before it.
+
+    It is the stream where gradients have a way round each block: the long skips of a U-Net, a state with an input that
+    is fed to each step, the two halves of a coupling.
+    """
+    length = [0] * len(graph.nodes)
+    before = [-1] * len(graph.nodes)
+    for node, inputs in enumerate(graph.inputs):
+        if not dominators.reaches(node):
+            continue
+        for source, _, _ in inputs:
+            if length[source] > length[node]:
+                length[node] = length[source]
+                before[node] = source if source in ends else before[source]
+        length[node] += node in ends
+    node = max(range(len(graph.nodes)), key=length.__getitem__, default=-1)
+    node = node if node in ends else before[node]
+    line = []
+    while node >= 0:
+        line.append(node)
+        node = before[node]
+    return line[::-1]
+
+
+def handed_on(dominators: Dominators, blocks: dict[Tensor, Call]) -> set[int]:
+    """The outputs of blocks, without those of a loop over time: a module that is called again, each output of use."""
+    calls: dict[str, list[int]] = defaultdict(list)
+    for (node, _), call in sorted(blocks.items(), key=lambda item: item[0]):
+        calls[call.module].append(node)
+    return {
+        node
+        for nodes in calls.values()
+        if all(dominators.passes(one, other) for one, other in pairwise(nodes))
+        for node in nodes
+    }
+
+
+def outermost(sites: dict[int, Site]) -> set[int]:
+    """The sums that lie on no other block's branch, of a parallel group the last."""
+    inner = {node for site in sites.values() if site.residual is not None for node in site.residual.region.residuals}
+    return set({site.group: node for node, site in sorted(sites.items())}.values()) - inner
 
 
 def repeated_sites(sites: list[Site]) -> list[Site]:
@@ -61,7 +107,7 @@ def streams_of(graph: Graph, dominators: Dominators, sites: dict[int, Site]) -> 
         if dominators.reaches(node)
         and not graph.parametric[node]
         and node not in graph.tokens
-        and all(graph.parametric[source] for source, _, _ in graph.inputs[node])
+        and all(graph.parametric[source] or graph.is_raw(source) for source, _, _ in graph.inputs[node])
     ]
     chains: list[list[int]] = []
     used: set[int] = set()
@@ -100,7 +146,7 @@ def _rank(graph: Graph, dominators: Dominators, sums: set[int], used: set[int]) 
     for node in range(len(graph.nodes) - 1, -1, -1):
         if dominators.reaches(node):
             count[node] = count[dominators.parent[node]] + (node in sums and node not in used)
-    return lambda node: (count[node], dominators.depth(node), -node)
+    return lambda node: (count[node], not graph.is_raw(node), dominators.depth(node), -node)
 
 
 def _feeds(fresh: list[int], chain: list[int], main: list[int]) -> bool:

@@ -47,6 +47,12 @@ class Dominators:
             node = self.parent[node]
         return found
 
+    def passes(self, node: int, other: int) -> bool:
+        """Tell whether all paths from a node to the losses go through another one."""
+        while 0 <= node < other:
+            node = self.parent[node]
+        return node == other
+
     def depth(self, node: int) -> int:
         """Return how many dominators a node has."""
         return self._depth[node]

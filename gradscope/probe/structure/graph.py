@@ -263,7 +263,7 @@ def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
     if not all(known[source] for source, _, _ in inputs):
         return False
     effect = graph.effects[number]
-    if effect is Effect.ATTEND or effect is Effect.RECUR or (effect is Effect.PROJECT and _lacks_data(node)):
+    if effect is Effect.ATTEND or effect is Effect.RECUR or (effect is Effect.PROJECT and lacks_data(node)):
         return False
     return not _repeats_tokens(graph, number)
 
@@ -295,7 +295,7 @@ def _free_tokens(graph: Graph, parametric: list[bool]) -> list[int]:
 _REPEATING = frozenset({"Expand", "Repeat"})
 
 
-def _lacks_data(node: Any) -> bool:
+def lacks_data(node: Any) -> bool:
     """Tell whether a weighted operation read data that needs no gradient (its first inputs, bias apart)."""
     name = operation(node.name())
     edges = node.next_functions

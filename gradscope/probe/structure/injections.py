@@ -79,19 +79,22 @@ class Injections:
         """Return the sums found that only make the input of a branch: x + p in x + f(x + p), with p computed from x.
 
         So does e + g(z) in z + f(e + g(z)), where e is older than the stream z: an input that is fed to every block.
-        Such a sum counts where the stream goes on from it, or where it belongs to a module on the branch.
+        Such a sum counts where the stream goes on from it, or where it belongs to a module on the branch. Where e is
+        added again and again to what is computed from the sum before, z = f(z) + e, no sum is left: z has no skip.
         """
         graph = self._graph
         joins = {end for one in self._all() for end in settled_from(graph, one.join)}
         ends = {end for one in self._all() for t in one.branch.tensors for end in settled_from(graph, t)}
         inner = set()
+        again: dict[int, int] = {}
         for outer in self._all():
             for node in outer.region.residuals:
                 join = self._found[node][0].join
                 same = join == outer.join and node not in ends and self._is_apart(node, outer)
                 if node not in joins and (same or (join[0] < outer.join[0] and self._is_fed(join))):
                     inner.add(node)
-        return inner
+                    again[outer.node] = max(again.get(outer.node, 0), same + again.get(node, 0))
+        return inner | {node for node, times in again.items() if times >= _FED}
 
     def _is_fed(self, tensor: Tensor) -> bool:
         """Tell whether a tensor from before a block's stream goes to other blocks as well."""

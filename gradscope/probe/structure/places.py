@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.graph import OUTSIDE, Graph, Tensor, Trace
 from gradscope.probe.watching.calls import Call
 
 
@@ -64,7 +64,7 @@ def _owners(graph: Graph, spans: Sequence[Span]) -> list[Call | None]:
     # Of two calls with the same operations the one that ended later is the outer one.
     order = sorted(range(len(spans)), key=lambda i: (spans[i].start, -spans[i].stop, -i))
     ordered = [spans[i] for i in order]
-    numbered = sorted((sequence, node) for node, sequence in enumerate(graph.sequences) if sequence >= 0)
+    numbered = sorted((sequence, node) for node, sequence in enumerate(graph.sequences) if sequence > OUTSIDE)
     stack: list[Span] = []
     position = 0
     for sequence, node in numbered:

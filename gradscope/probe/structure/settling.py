@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.normalised import normaliser
 from gradscope.probe.structure.operations import Effect
@@ -46,6 +48,25 @@ def _path(graph: Graph, start: Tensor, end: Tensor, chain: set[int]) -> list[str
     if not between or any(graph.effects[node] not in _SETTLING for node in between):
         return None
     return [graph.names[node] for node in between]
+
+
+def closes_block(graph: Graph, sum_: int, end: Tensor, blocks: dict[Tensor, Call], chain: list[int]) -> Tensor:
+    """Return the block's output for what its sum settles as, where that is the same tensor in another shape."""
+    place = bisect_left(chain, end[0])
+    if chain[place : place + 1] != [end[0]]:
+        return end
+    for node in chain[place + 1 : place + _MAX_SETTLING]:
+        if graph.effects[node] is not Effect.HAND_ON:
+            break
+        if (node, 0) in blocks:
+            return (node, 0)
+    for before in range(place, max(place - _MAX_SETTLING, 0), -1):
+        node = chain[before - 1]
+        if graph.effects[chain[before]] is not Effect.HAND_ON or node <= sum_:
+            break
+        if (node, 0) in blocks:
+            return (node, 0)
+    return end
 
 
 def _alike(graph: Graph, own: Tensor, names: list[str]) -> Tensor:

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from gradscope.probe.structure.additions import AdditionRecorder, Key
+from gradscope.probe.structure.along import Network, Station
 from gradscope.probe.structure.attention import roles_of
-from gradscope.probe.structure.backbone import Station, find_stations
+from gradscope.probe.structure.backbone import find_stations
 from gradscope.probe.structure.confessions import confessions
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.flows import Flows
@@ -102,7 +103,7 @@ def analyse(
     for site in sites:
         site.alive = dominators.reaches(site.node)
     parents = {name for name, module in model.named_modules() if next(module.children(), None) is not None}
-    stations = find_stations(graph, places, sites, dominators, parents)
+    stations = find_stations(Network(graph, places, sites, parents), dominators)
     plans = [
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
         for site in sites
