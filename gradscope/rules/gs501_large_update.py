@@ -14,7 +14,7 @@ from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.updates import steps_are_real, updates_at
 
 SIGNS = 2
-"""Of three (a first step that outweighs the weights, a later one that replaces half, a rising loss), how many decide."""
+"""How many decide, of three: a first step that outweighs the weights, a later one that replaces half, a rising loss."""
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
