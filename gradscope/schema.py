@@ -46,8 +46,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     # floor(log2|g|) == first_log2 + i; `zeros` are exactly zero. `kind`: activation or parameter.
     "histograms": ("step", "name", "kind", "first_log2", "counts", "zeros", "nonfinite"),
     # Things that happened at a place. `kind`: nonfinite_forward or nonfinite_backward (where a NaN or infinity is
-    # born), cut (where gradients end), zero (where all of one becomes zero), rescaled or skipped (by a GradScaler).
-    # `call` is OUTSIDE_CALL in the loss.
+    # born), cut (where gradients end), zero (where all of one becomes zero), rescaled or skipped (by a GradScaler),
+    # kept (gradients of an earlier step were still there at the backward pass). `call` is OUTSIDE_CALL in the loss.
     "events": ("step", "kind", "module", "call", "op", "file", "line", "detail"),
     # What was not measured, and why.
     "confessions": ("what", "why"),

@@ -17,7 +17,10 @@ from gradscope.probe.watching.backward import Backward
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.modes import Lingering
 from gradscope.probe.watching.outputs import Outputs
-from gradscope.probe.watching.rows import Rows
+from gradscope.probe.watching.rows import Handle, Rows
+
+_LOOKED_AT = 4
+"""Gradients, of the smallest parameters, that are looked at for what an earlier step has left in them."""
 
 
 class Evidence:
@@ -40,8 +43,11 @@ class Evidence:
         self.forwards = Forwards(model)
         self.cuts: list[Cut] = []
         """With every parameter upstream of them, starved or not."""
+        self.left_over: list[Handle | None] | None = None
+        """Norms of some gradients that were there before the step's first backward pass; None before that."""
         self._model = model
         self._tracker = tracker
+        self._rows = rows
         self._finder = CutFinder(tracker) if first else None
         self._modes = Lingering((self.loss,) if self._finder is None else (self._finder, self.loss))
         self._stack = ExitStack()
@@ -69,6 +75,9 @@ class Evidence:
     def before_backward(self, backward: Backward) -> None:
         """See the step's own backward pass begin, with its graph still whole."""
         self._modes.rest()
+        if self.left_over is None:
+            grads = sorted((p.grad for p in self._model.parameters() if p.grad is not None), key=torch.Tensor.numel)
+            self.left_over = self._rows.norms(grads[:_LOOKED_AT])
         self.loss.outputs.keep_gradients = backward.retains
         self.loss.outputs.listening = True
         if self._finder is not None:

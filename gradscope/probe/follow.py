@@ -52,6 +52,8 @@ class Follower(OptimizerListener):
         self._skipped = False
         self._num_skipped = 0
         self._went_wrong = False
+        self._cleared = False
+        """Whether gradients of the model were thrown away in the step under way."""
         self._others_step = False
         """Whether the gradients that have come were used by an optimizer of another model: a generator's, say."""
         self._updates: Updates | None = None
@@ -97,9 +99,10 @@ class Follower(OptimizerListener):
 
     def cleared(self, owner: torch.optim.Optimizer | nn.Module) -> None:
         """Start the step afresh where gradients that have come so far are thrown away (another network's step)."""
+        mine = self._owns(owner) if isinstance(owner, torch.optim.Optimizer) else self._contains(owner)
+        self._cleared = self._cleared or mine
         if self.watch is None or self._over or not self.watch.touched:
             return
-        mine = self._owns(owner) if isinstance(owner, torch.optim.Optimizer) else self._contains(owner)
         if mine and self._in_closure:
             self._stack.close()  # the closure is about to be evaluated again: the step's own evaluation was the first
         elif mine and not self.optimizers and self._weights_changed(self.watch):
@@ -176,6 +179,7 @@ class Follower(OptimizerListener):
             self._finish()
         self._detach()
         self.number += 1
+        self._cleared = False
         self._begin()
         if self._ended is not None:
             self._ended(number, watched)
@@ -239,6 +243,9 @@ class Follower(OptimizerListener):
             write_cuts(tables, self.number, [cut for cut in cuts if cut.parameters])
         if outcome.finite and outcome.silent:
             note_zeros_of_loop(tables, self.number, model, watch, outcome.silent, updates)
+        if outcome.kept and self.number > 0 and not self._cleared:
+            detail = "gradients of an earlier step"
+            tables.add("events", step=self.number, kind="kept", module="", call=0, detail=detail)
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         known = self._owned.get(id(optimizer))

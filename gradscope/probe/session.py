@@ -43,12 +43,14 @@ class Outcome:
         finite: Whether loss and gradients are numbers.
         starved: Parameters that require a gradient and got none.
         silent: Parameters whose gradient was exactly zero in the first two watched steps; told after the second.
+        kept: Whether gradients of an earlier step were there before the backward pass, in a loop that is not ours.
         in_loss: Where the step became non-finite after the model had returned, in a loop that is not ours.
     """
 
     finite: bool
     starved: list[str]
     silent: list[str] = field(default_factory=list)
+    kept: bool = False
     in_loss: list[Birth] = field(default_factory=list)
 
 
@@ -133,7 +135,8 @@ class Session:
         self._called.update(call.module for call in watch.tracker.calls)
         self._confess(watch)
         self.tracker.reset()
-        outcome = self._outcome(number)
+        left_over = watch.evidence.left_over if watch.evidence is not None else None
+        outcome = replace(self._outcome(number), kept=any(value(handle) for handle in left_over or ()))
         if outcome.finite or watch.evidence is None:
             return outcome
         return replace(outcome, in_loss=watch.evidence.loss.births(value))

@@ -76,6 +76,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS501": Weight(1, 0.5, "Each step replaces so much of the weights that training will jump."),
     "GS502": Weight(2, 0.5, "The optimizer does not change the weights of {module}.",
                     "The optimizer hardly changes the weights, or only a small part of them."),
+    "GS503": Weight(1, 0.5, "The gradients of all earlier steps are added to those of each step."),
     "GS601": Weight(1, 0.25, "{module} normalises over so few values that its statistics are noise."),
     "GS602": Weight(2, 1, "The loss is fed with something else than it expects."),
 }
