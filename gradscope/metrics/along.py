@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from gradscope.metrics.depth import DepthProfile
@@ -25,7 +26,7 @@ class OnePlace:
         index: Index of the block's upper station in the profile.
         jump_decades: What it changes the gradient by.
         beyond_decades: How much of that goes beyond the median of the other blocks; never negative.
-        resizes: Whether the stream has another size on its other side: another tower, a decoder, a projection.
+        resizes: Whether another stream begins there or it has another size: a tower, a decoder, a projection.
     """
 
     index: int
@@ -35,7 +36,7 @@ class OnePlace:
 
 
 def steepest(profile: DepthProfile, total: float, explained: Sequence[float] | None = None) -> OnePlace | None:
-    """Find the block that adds most to a change of `total` decades; None for fewer than two blocks.
+    """Find the block, or the step to another stream, that adds most to a change; None for fewer than two.
 
     Args:
         profile: The gradient along the stream.
@@ -43,17 +44,19 @@ def steepest(profile: DepthProfile, total: float, explained: Sequence[float] | N
         explained: Decades per station that a law explains (`expected_decades`) and that are not counted.
     """
     steps: list[tuple[int, int, float]] = []
-    for (below, above), step in zip(profile.blocks, profile.increments, strict=True):
-        if step is None:
+    gradients = profile.gradient_decades
+    for below, above in pairwise(profile.ends):
+        low, high = gradients[below], gradients[above]
+        if low is None or high is None:
             return None
-        steps.append((below, above, step - (explained[below] - explained[above] if explained else 0.0)))
+        steps.append((below, above, low - high - (explained[below] - explained[above] if explained else 0.0)))
     if len(steps) < 2:  # noqa: PLR2004 - it takes another one to compare with
         return None
     sign = math.copysign(1.0, total)
     most = max(range(len(steps)), key=lambda number: sign * steps[number][2])
     below, above, jump = steps[most]
     beyond = sign * (jump - median(step for number, (_, _, step) in enumerate(steps) if number != most))
-    resizes = profile.num_elements[below] != profile.num_elements[above]
+    resizes = profile.num_elements[below] != profile.num_elements[above] or profile.stations[above].kind == "start"
     return OnePlace(above, jump, beyond, resizes)
 
 

@@ -18,6 +18,9 @@ __all__ = ["Event", "Facts", "Module"]
 FEWEST_STATIONS = 3
 """Stations (count) with a gradient that make a depth profile: two ends and something between them."""
 
+LEAST_COUPLING = 1e-6
+"""Share of a sample's gradient at other samples (fraction) below which it is the rounding of float32 (1e-14)."""
+
 
 class Facts(WithSites):
     """A recording, indexed, with every metric the rules share; nothing is computed before it is asked for."""
@@ -106,9 +109,8 @@ class Facts(WithSites):
 
     @cached_property
     def couples_samples(self) -> bool:
-        """Whether statistics over the batch make every sample depend on all others."""
-        norms = [module for module in self.modules.values() if module.called and module.role == "norm"]
-        return self.provenance.mode != "eval" and any("BatchNorm" in module.type for module in norms)
+        """Whether every sample depends on others, as under statistics over the batch."""
+        return any(share > LEAST_COUPLING for share in self.observed("couples_samples").values())
 
     @cached_property
     def dtypes(self) -> frozenset[str]:

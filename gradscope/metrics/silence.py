@@ -37,6 +37,8 @@ class Region:
         underflowed: Whether the gradient is so small just above that the zeros are rounding.
         only_input: Whether only parameters that multiply an all-zero input are dead, not what lies below.
         zero_factors: Whether the module has several weights that are all exactly zero, each closing the other.
+        frozen_scale: Whether the module behind it is off because its scale is zero and cannot be trained.
+        bypassed: Whether what runs before the region gets a gradient all the same, past the region.
     """
 
     culprit: str
@@ -48,6 +50,8 @@ class Region:
     underflowed: bool
     only_input: bool = False
     zero_factors: bool = False
+    frozen_scale: bool = False
+    bypassed: bool = False
 
 
 def states(facts: Facts) -> dict[int, State]:
@@ -156,6 +160,8 @@ def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Regi
         next_is_off=following is not None and _stays_off(facts, following),
         next_starts_at_zero=following is not None and _starts_at_zero(facts, facts.call_modules[following]),
         underflowed=_underflowed(facts, culprit, following),
+        frozen_scale=following is not None and _has_frozen_zero(facts, facts.call_modules[following]),
+        bypassed=any(facts.call_gradients[facts.steps[0]].get(row) for row in range(run[0])),
     )
 
 
@@ -178,6 +184,15 @@ def _starts_at_zero(facts: Facts, module: str) -> bool:
     norms = facts.weight_norms.get(facts.steps[0], {})
     own = [norms.get(p.row) for p in facts.parameters if p.module == module and p.is_matrix]
     return bool(own) and all(norm == 0.0 for norm in own)
+
+
+def _has_frozen_zero(facts: Facts, module: str) -> bool:
+    """Whether a module that is off has nothing to train: a norm (its scale is a buffer), or weights frozen at zero."""
+    own = [p for p in facts.parameters if p.module == module]
+    norms = facts.weight_norms.get(facts.steps[0], {})
+    if any(p.requires_grad for p in own):
+        return False
+    return getattr(facts.modules.get(module), "role", "") == "norm" or any(norms.get(p.row) == 0.0 for p in own)
 
 
 def _next_alive(facts: Facts, row: int) -> int | None:

@@ -66,11 +66,14 @@ WEIGHTS: dict[str, Weight] = {
     "GS107": Weight(2, 0.5, "The gradient does not survive the way back through time in {module}.",
                     "The gradient hardly survives the way back through time in {module}: early inputs come last."),
     "GS108": Weight(2, 0.5, "So few directions carry the gradient back that most of what lower layers need is lost."),
+    "GS110": Weight(2, 0.5, "The weights (from {module} on) are all but zero and stay so: nothing passes through them.",
+                    "The weights (from {module} on) start all but zero, so that learning begins late."),
     "GS203": Weight(1, 0.5, "The branch of {module} cancels the skip it is added to."),
     "GS205": Weight(1, 0.5, "A stack this deep is hard to train without skips."),
     "GS301": Weight(2, 0.5, "By the last layer all tokens look the same, so the model cannot tell them apart."),
     "GS305": Weight(1, 0.5, "Attention in {module} gets almost no gradient for where to look."),
     "GS307": Weight(1, 1, "Attention in {module} normalises over the wrong axis, so samples or heads leak into it."),
+    "GS308": Weight(1, 0.5, "The units of {module} are all alike and stay so: the layer can do no more than one unit."),
     "GS401": Weight(2, 1, "The gradients are too small for float16 and round to zero."),
     "GS402": Weight(1, 0.5, "The output of {module} is too large for float16."),
     "GS501": Weight(1, 0.5, "Each step replaces so much of the weights that training will jump."),
@@ -92,6 +95,8 @@ def ground_of(finding: Finding) -> Ground | None:
         return None
     weight = known.error if finding.severity == "error" else known.warning
     share = finding.evidence.get("share_of_parameters")
+    if finding.code == "GS105" and isinstance(share, float) and share >= HALF:
+        weight = max(weight, RISK)
     if (isinstance(share, float) and share < HALF) or finding.evidence.get("may_recover"):
         weight = min(weight, RISK)
     if finding.evidence.get("at_one_place"):

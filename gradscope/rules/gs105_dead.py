@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Event, Facts
+from gradscope.metrics.faint import beside_faint
 from gradscope.metrics.silence import Region, closed_doors, regions, states
+from gradscope.metrics.weights import Parameter
 from gradscope.rules.endings import place_of, way_round
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
@@ -26,18 +28,71 @@ EXCUSE = " Nothing was seen that closes the way, so it may be meant, or the loss
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     """Report every separate place where the gradient stops, in forward order; underflow is left to other rules."""
     state = states(facts)
-    dead = [p for p in facts.trainable if state[p.row] == "dead"]
-    unsure = [p for p in facts.trainable if state[p.row] == "unsure"]
-    found = [(region, True) for region in regions(facts, dead) if not region.underflowed] if dead else []
+    dead = [p for p in facts.trainable if state[p.row] == "dead" and p.num_elements]
+    unsure = [p for p in facts.trainable if state[p.row] == "unsure" and p.num_elements]
+    found = [(region, True) for region in _reported(facts, dead)]
     if not found and unsure and not closed_doors(facts):
-        found = [(region, False) for region in regions(facts, unsure) if not region.underflowed]
-    found = [(region, certain) for region, certain in found if not _only_selects(region)]
+        found = [(region, False) for region in _reported(facts, unsure)]
     silent = {p.row: p.num_elements for region, _ in found for p in region.parameters}
     share = sum(silent.values()) / max(sum(p.num_elements for p in facts.trainable), 1)
+    frozen = [region for region, certain in found if certain and _behind_frozen_scale(region)]
+    apart = [(region, certain) for region, certain in found if region not in frozen]
     return [
-        _finding(facts, region, certain, share, len(found) - MOST_PLACES if number == MOST_PLACES - 1 else 0)
-        for number, (region, certain) in enumerate(found[:MOST_PLACES])
+        *([_frozen(facts, frozen, share)] if frozen else []),
+        *(
+            _finding(facts, region, certain, share, len(apart) - MOST_PLACES if number == MOST_PLACES - 1 else 0)
+            for number, (region, certain) in enumerate(apart[:MOST_PLACES])
+        ),
     ]
+
+
+def _reported(facts: Facts, silent: Sequence[Parameter]) -> list[Region]:
+    """Return the regions of silent parameters but those that another rule tells of."""
+    return [
+        region
+        for region in (regions(facts, silent) if silent else ())
+        if not region.underflowed and not _only_selects(region) and not beside_faint(facts, region.culprit)
+    ]
+
+
+def _behind_frozen_scale(region: Region) -> bool:
+    """Whether a frozen scale of zero closes a branch: the model is made to be loaded with weights, and trains past it.
+
+    Where nothing passes beside it the model is as dead as behind any other zero.
+    """
+    return region.next_is_off and region.frozen_scale and region.bypassed
+
+
+def _frozen(facts: Facts, found: Sequence[Region], share: float) -> Finding:
+    """Tell of all such places at once: they have one cause."""
+    first = found[0]
+    file, line = facts.place(first.culprit)
+    scales = listed([region.next_module or "" for region in found])
+    return Finding(
+        code="GS105",
+        severity="warning",
+        module=first.culprit,
+        call=first.call,
+        message=(
+            f"No gradient passes back into {listed([region.culprit for region in found])}: the scale of the frozen "
+            f"{scales} behind {'it' if len(found) == 1 else 'them'} is zero, and nothing trains it. The rest of the "
+            "model learns past it."
+        ),
+        evidence={
+            "zero_parameters": sum(len(region.parameters) for region in found),
+            "share_of_parameters": share,
+            "last_step": facts.steps[-1],
+            "next_module": first.next_module,
+            "next_module_is_off": True,
+            "frozen_scales": len(found),
+        },
+        advice=(
+            "Load pretrained weights: scale and statistics of a frozen norm come with them. To train from random "
+            "weights, use a norm that learns, or set the scale to one."
+        ),
+        file=file,
+        line=line,
+    )
 
 
 def _is_closed(region: Region) -> bool:
@@ -149,7 +204,8 @@ learns.""",
 Not reported here: zero at step 0 that wakes up (ReZero, zero-initialised last layers, LoRA: GS109), stochastic depth
 (zero in one step, alive in another), frozen parameters, biases in front of a norm (mathematically zero, rounding
 noise of 1e-9), single dead ReLU units (GS303), gradients that underflow (GS101 and GS401). A loss term multiplied by
-0 to keep distributed training happy looks dead because it is.""",
+0 to keep distributed training happy looks dead because it is. Branches behind a frozen norm whose scale is zero (the
+backbone of a DETR without its pretrained weights) are dead for good, and warn: the rest trains past them.""",
     example="""
 ```python
 net[2].bias.fill_(-20.0)     # Linear 2 in front of a ReLU: all units off, nothing below ever learns

@@ -242,3 +242,15 @@ FLOOR_SHARE = Threshold(
     "floor_fraction", 0.05, "fraction of non-zero float16 gradients in the lowest four octaves", JUDGED,
     "What lies just above the floor continues below it: about as much was rounded to zero.",
 )
+FAINT_SHARE = Threshold(
+    "share", 0.5, "fraction of all trainable elements that stay all but zero", JUDGED,
+    "Half of the model: what is left trains on nothing but what the faint half lets through.",
+)
+WARN_FAINT_SHARE = Threshold(
+    "warn_share", 0.05, "fraction of the elements of weight matrices", JUDGED,
+    "A twentieth of the model is a part of its own, such as one of several encoders.",
+)
+ALIKE_UNITS = Threshold(
+    "unit_spread", 1e-3, "difference between neighbouring rows over their size", JUDGED,
+    "Equal up to the rounding of sums in another order; rows drawn at random differ by 1.4.",
+)

@@ -17,6 +17,7 @@ from gradscope.rules import (
     gs107_through_time,
     gs108_anisotropic,
     gs109_zero_by_design,
+    gs110_faint_weights,
     gs201_swamping,
     gs202_idle_branch,
     gs203_cancelling,
@@ -29,6 +30,7 @@ from gradscope.rules import (
     gs305_starved_queries,
     gs306_massive,
     gs307_softmax_axis,
+    gs308_alike_units,
     gs401_underflow,
     gs402_overflow,
     gs403_absorption,
@@ -54,6 +56,7 @@ MODULES = (
     gs107_through_time,
     gs108_anisotropic,
     gs109_zero_by_design,
+    gs110_faint_weights,
     gs201_swamping,
     gs202_idle_branch,
     gs203_cancelling,
@@ -66,6 +69,7 @@ MODULES = (
     gs305_starved_queries,
     gs306_massive,
     gs307_softmax_axis,
+    gs308_alike_units,
     gs401_underflow,
     gs402_overflow,
     gs403_absorption,
@@ -109,7 +113,8 @@ def rule(code: str) -> Rule:
         if wanted in (known.code.lower(), known.name):
             return known
     labels = {label: known.code for known in RULES for label in (known.code.lower(), known.name)}
-    near = difflib.get_close_matches(wanted, labels, 1, 0.0)
+    digits = str.maketrans("oil", "011")  # letters that are taken for digits
+    near = difflib.get_close_matches(wanted.translate(digits) if wanted.startswith("gs") else wanted, labels, 1, 0.0)
     raise ConfigError(f"there is no rule {code!r}.", hint=f"gradscope explain {labels[near[0]]}")
 
 

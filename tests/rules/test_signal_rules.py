@@ -86,10 +86,12 @@ def test_few_directions_alone_only_warn_under_adam():
 def test_few_directions_alone_do_not_condemn_where_the_level_was_not_calibrated():
     recording = observing("jacobian_anisotropy", {"": 300.0})
     narrowing = edit(recording, "stream_stats", "num_elements", lambda row: row["num_elements"] // (1 + row["station"]))
-    batchnorm = edit(recording, "modules", "type", lambda row: "BatchNorm1d" if row["role"] == "norm" else row["type"])
+    coupled = observing("couples_samples", {"": 0.2}, recording=recording)
+    rounding = observing("couples_samples", {"": 1e-14}, recording=recording)
     spread_tokens = cosines([0.3] * 8, recording=recording)
     assert not found(narrowing, "GS108")
-    assert not found(batchnorm, "GS108")
+    assert not found(coupled, "GS108")
+    assert found(rounding, "GS108")
     assert [f.severity for f in found(spread_tokens, "GS108")] == ["info"]
     assert [f.severity for f in found(cosines([0.985] * 8, recording=recording), "GS108")] == ["error"]
 

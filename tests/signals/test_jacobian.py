@@ -139,3 +139,20 @@ def test_sampling_error_is_what_it_says() -> None:
     kappas = torch.tensor([one.kappa for one in found])
     # Energies on few directions are more like chi-squared than like a Gaussian, which widens the spread.
     assert float(kappas.std() / (kappas.mean() - 1)) == pytest.approx(found[0].relative_error, rel=0.8)
+
+
+class ByHand(nn.Module):
+    """A normalisation over the batch that no library wrote."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - x.mean(0)) / x.std(0)
+
+
+@pytest.mark.parametrize(("layer", "couples"), [
+    (nn.Linear(8, 8), False), (nn.LayerNorm(8), False), (nn.BatchNorm1d(8), True), (ByHand(), True),
+    (nn.BatchNorm1d(8).eval(), False),
+])  # fmt: skip
+def test_whether_samples_depend_on_each_other_is_measured(layer: nn.Module, couples: bool) -> None:
+    x = torch.randn(8, 8, requires_grad=True)
+    found = anisotropy(StreamEnd.of(x), StreamEnd.of(layer(x)), generator())
+    assert (found.coupling > 0.01) if couples else (found.coupling < 1e-12)

@@ -26,9 +26,10 @@ from gradscope.probe.signals.observer import (
 from gradscope.probe.signals.peaks import Peaks
 from gradscope.probe.signals.population import Population
 from gradscope.probe.signals.similarity import Similarity
+from gradscope.probe.signals.symmetry import Symmetry
 
 SIGNALS: tuple[type[Observer], ...] = (
-    Similarity, Activations, Attention, Peaks, Population, LossInputs, Magnitudes, Absorption,
+    Similarity, Activations, Attention, Peaks, Population, LossInputs, Magnitudes, Absorption, Symmetry,
 )  # fmt: skip
 """Every signal taken inside a watched step; those that need passes of their own are called by the step loop."""
 

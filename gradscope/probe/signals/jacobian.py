@@ -65,6 +65,8 @@ class Anisotropy:
         gain: Mean squared singular value over the min(N, N_0) possible ones.
         num_samples: Samples that kappa_J was averaged over.
         num_cotangents: K, the number of backward passes from the stream's end to its start that were taken.
+        coupling: Share of the energy of one sample's cotangent that comes back at the starts of others: 0 where samples
+            do not depend on each other; None for one sample.
         reason: Why kappa is None.
     """
 
@@ -72,6 +74,7 @@ class Anisotropy:
     gain: float | None
     num_samples: int
     num_cotangents: int
+    coupling: float | None = None
     reason: str = ""
 
     @property
@@ -121,8 +124,9 @@ def anisotropy(
     elif gain == 0 or not kappas:
         reason = "no gradient reaches the start of the stream"
     if reason:
-        return Anisotropy(None, None, num_samples, num_draws, reason)
-    return Anisotropy(sum(kappas) / len(kappas), gain, num_samples, num_draws)
+        return Anisotropy(None, None, num_samples, num_draws, reason=reason)
+    coupling = _coupling(start, end, generator, num_samples) if num_samples > 1 else None
+    return Anisotropy(sum(kappas) / len(kappas), gain, num_samples, num_draws, coupling)
 
 
 def kappa_from_energies(q_K: Tensor, size_end: float, size_start: float) -> float:
@@ -148,6 +152,15 @@ def _cotangent(end: StreamEnd, generator: torch.Generator, num_samples: int) -> 
     v = torch.randn(num_samples, math.prod(end.shape) // num_samples, generator=generator, dtype=torch.float64)
     v *= math.sqrt(v.shape[1]) / torch.linalg.vector_norm(v, dim=1, keepdim=True)
     return v.reshape(end.shape).to(device=end.device, dtype=end.dtype)
+
+
+def _coupling(start: StreamEnd, end: StreamEnd, generator: torch.Generator, num_samples: int) -> float | None:
+    """Push a cotangent of the first sample alone back, and see what share of it arrives at the other samples."""
+    cotangent = _cotangent(end, generator, num_samples)
+    cotangent[1:] = 0
+    q_S = _energies(start, end, cotangent, num_samples)
+    total = float(q_S.sum())
+    return float(q_S[1:].sum()) / total if total > 0 and math.isfinite(total) else None
 
 
 def _energies(start: StreamEnd, end: StreamEnd, cotangent: Tensor, num_samples: int) -> Tensor:

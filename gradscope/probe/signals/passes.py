@@ -138,3 +138,5 @@ def _jacobian(
     if result.kappa is not None and result.gain is not None:
         found.add("jacobian_gain_log10", math.log10(result.gain), "")
         found.add("jacobian_error", result.relative_error, "")
+    if result.coupling is not None:
+        found.add("couples_samples", result.coupling, "")

@@ -19,7 +19,7 @@ from gradscope.probe.signals.observer import CallKey, Observer, first_tensor
 
 
 class Population(Observer):
-    """batch_samples of every call of a normalisation layer."""
+    """batch_samples of every call of a normalisation layer; couples_samples of those that take them over the batch."""
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
         return isinstance(module, _BatchNorm | _InstanceNorm | nn.GroupNorm | nn.LayerNorm | nn.RMSNorm)
@@ -29,6 +29,8 @@ class Population(Observer):
         count = None if x is None or x.numel() == 0 else statistic_size(module, x)
         if count is not None:
             self.readings.add("batch_samples", call.module, call.call, float(count))
+            if isinstance(module, _BatchNorm) and not isinstance(module, _InstanceNorm):
+                self.readings.add("couples_samples", call.module, call.call, 1.0)
 
 
 def statistic_size(module: nn.Module, x: Tensor) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -70,6 +71,8 @@ def blocks_on(
 def _series(graph: Graph, places: Places, chain: Iterable[int], parents: set[str]) -> list[Series]:
     found: dict[str, Series] = {}
     for node in chain:
+        if _is_loss(graph, node):
+            continue
         for call in places.returned.get((node, 0), ()):
             if not call.module:
                 continue
@@ -80,6 +83,12 @@ def _series(graph: Graph, places: Places, chain: Iterable[int], parents: set[str
             one = found.setdefault(f"{pattern} {container}", Series(pattern, containers=container))
             one.ends[node, 0] = call
     return list(found.values())
+
+
+def _is_loss(graph: Graph, node: int) -> bool:
+    """Tell whether a node makes one number: a model that returns its loss first ends in it, but no stream does."""
+    shape = graph.shape((node, 0))
+    return shape is not None and math.prod(shape) == 1
 
 
 def _works(graph: Graph, places: Places, node: int, call: Call) -> bool:
