@@ -117,7 +117,7 @@ class StepWatch(BackwardListener):
         """Begin to listen where a backward pass is the training step's own."""
         if not self._is_own(backward):
             if backward.accumulates and self.evidence is not None:
-                self.evidence.other_backward()
+                self.evidence.other_backward(backward)
             return None
         self.num_backwards += 1
         if self.evidence is not None:

@@ -43,6 +43,8 @@ class Evidence:
         self.forwards = Forwards(model)
         self.cuts: list[Cut] = []
         """With every parameter upstream of them, starved or not."""
+        self.cuts_off: list[Cut] = []
+        """The same, in front of losses that no gradient reaches the model from."""
         self.left_over: list[Handle | None] | None = None
         """Norms of some gradients that were there before the step's first backward pass; None before that."""
         self._model = model
@@ -68,9 +70,13 @@ class Evidence:
     ) -> None:
         self._stack.close()
 
-    def other_backward(self) -> None:
-        """See the backward pass of another model begin: what follows is no part of this one's loss."""
+    def other_backward(self, backward: Backward) -> None:
+        """See a backward pass begin that does not reach the model: what follows is no part of this one's loss.
+
+        It may be another model's. Where the step ends without any other, its loss was cut off from the model.
+        """
         self._modes.rest()
+        self.cuts_off += self._blame(backward)
 
     def before_backward(self, backward: Backward) -> None:
         """See the step's own backward pass begin, with its graph still whole."""
@@ -80,13 +86,17 @@ class Evidence:
             self.left_over = self._rows.norms(grads[:_LOOKED_AT])
         self.loss.outputs.keep_gradients = backward.retains
         self.loss.outputs.listening = True
-        if self._finder is not None:
-            wanted = {id(p): name for name, p in self._model.named_parameters() if p.requires_grad}
-            self.cuts += self._finder.blame(backward.roots, wanted)
+        self.cuts += self._blame(backward)
 
     def after_backward(self) -> None:
         """See it end."""
         self.loss.outputs.listening = False
+
+    def _blame(self, backward: Backward) -> list[Cut]:
+        if self._finder is None:
+            return []
+        wanted = {id(p): name for name, p in self._model.named_parameters() if p.requires_grad}
+        return self._finder.blame(backward.roots, wanted)
 
     def _outermost(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.is_grad_enabled():

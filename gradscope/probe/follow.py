@@ -235,11 +235,12 @@ class Follower(OptimizerListener):
         tables, model = self.session.tables, self.session.model
         if not outcome.finite and not self._skipped and not self._went_wrong:
             self._went_wrong = True
-            known = updates if self._stepped else None
-            note_births_of_loop(tables, self.number, model, watch, outcome.in_loss, known)
+            changed = updates if self._stepped else None
+            note_births_of_loop(tables, self.number, model, watch, outcome.in_loss, changed)
         elif outcome.starved and watch.evidence is not None:
             starved = set(outcome.starved)
-            cuts = [replace(cut, parameters=[p for p in cut.parameters if p in starved]) for cut in watch.evidence.cuts]
+            known = watch.evidence.cuts if watch.touched else watch.evidence.cuts_off
+            cuts = [replace(cut, parameters=[p for p in cut.parameters if p in starved]) for cut in known]
             write_cuts(tables, self.number, [cut for cut in cuts if cut.parameters])
         if outcome.finite and outcome.silent:
             note_zeros_of_loop(tables, self.number, model, watch, outcome.silent, updates)

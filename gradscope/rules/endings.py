@@ -10,7 +10,7 @@ _DRAWS = frozenset({"bernoulli", "binomial", "multinomial", "normal", "poisson",
 _STEPS = frozenset(
     {
         "argmax", "argmin", "argsort", "bool", "bucketize", "byte", "ceil", "eq", "floor", "ge", "gt", "int", "le",
-        "long", "lt", "ne", "nonzero", "one_hot", "round", "searchsorted", "sgn", "short", "sign", "sort", "topk",
+        "long", "lt", "ne", "nonzero", "onehot", "round", "searchsorted", "sgn", "short", "sign", "sort", "topk",
         "trunc", "unique",
     }
 )  # fmt: skip
@@ -19,16 +19,16 @@ _FLAT = frozenset({"clamp", "clampmax", "clampmin", "hardsigmoid", "hardtanh", "
 _PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "convolution", "dot", "linear", "mm", "mul", "mv"})
 
 
-def place_of(facts: Facts, kind: str, parameter: str) -> Event | None:
-    """Return the event that names a parameter in its detail, else the first one that leaves some of its names out.
+def place_of(facts: Facts, kind: str, *parameters: str) -> Event | None:
+    """Return the event that names one of some parameters in its detail, else the first one that leaves names out.
 
     Args:
         facts: What was measured.
         kind: `cut` or `zero`.
-        parameter: Its name.
+        parameters: Their names.
     """
     events = facts.events_of(kind)
-    named = next((event for event in events if parameter in _named(event)), None)
+    named = next((event for event in events if set(parameters) & set(_named(event))), None)
     return named or next((event for event in events if not event.detail or event.detail.endswith(LEFT_OUT)), None)
 
 
@@ -42,7 +42,7 @@ def way_round(operation: str) -> str | None:
     Args:
         operation: As an event names it: `round`, `Normal`.
     """
-    name = operation.lower().strip("_")
+    name = operation.lower().replace("_", "")
     if name in _DRAWS:
         return (
             "A random draw passes nothing back to its parameters: use the reparameterised form "

@@ -116,7 +116,7 @@ def _only_selects(region: Region) -> bool:
 
 
 def _finding(facts: Facts, region: Region, certain: bool, share: float, further: int) -> Finding:
-    ending = place_of(facts, "zero", region.parameters[-1].name)
+    ending = place_of(facts, "zero", *(p.name for p in region.parameters))
     file, line = (ending.file, ending.line) if ending and ending.file else facts.place(region.culprit)
     last = facts.steps[-1]
     names = [parameter.name for parameter in region.parameters]
@@ -158,7 +158,8 @@ def _message(region: Region, names: list[str], certain: bool, last: int, ending:
         why = f": {what} gives exactly zero for every sample"
     if ending is not None and not why:
         at = f" ({ending.file}:{ending.line})" if ending.file and ending.line else ""
-        why = f": it becomes zero in {(ending.op or 'an operation').lower()} of `{ending.module or 'the model'}`{at}"
+        inside = f" of `{ending.module or 'the model'}`" if ending.module or not at else ""
+        why = f": it becomes zero in {ending.op or 'an operation'}{inside}{at}"
     return f"No gradient passes back into {culprit}: that of {listed(names)} is exactly zero{still}{why}."
 
 

@@ -49,7 +49,8 @@ def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float)
     where = ""
     if cut is not None:
         at = f" ({cut.file}:{cut.line})" if cut.file and cut.line else ""
-        where = f": the graph is cut by {cut.op or 'an operation'} in `{cut.module or 'the model'}`{at}"
+        inside = f" in `{cut.module or 'the model'}`" if cut.module or not at else ""
+        where = f": the graph is cut by {cut.op or 'an operation'}{inside}{at}"
     return Finding(
         code="GS106",
         severity="warning" if published else "error",

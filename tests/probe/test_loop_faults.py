@@ -1,9 +1,12 @@
 """Where a loop that is not ours loses its numbers or its gradients: operation, module, line; and nothing changes."""
 
+import pytest
 import torch
 from torch import nn
 
+import gradscope
 from gradscope.probe.watch import watch
+from gradscope.rules import diagnose
 from tests.probe.test_watch import nothing_attached
 
 
@@ -238,3 +241,37 @@ def test_modes_of_the_user_around_the_forward_alone():
         torch.set_default_device(None)
     assert recording.watched_steps == [0, 1, 2]
     assert torch._C._len_torch_function_stack() == 0
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "operation"),
+    [
+        (lambda net, x: torch.tensor(net(x).square().mean().item(), requires_grad=True), "item"),
+        (lambda net, x: net(x).argmax(-1).float().mean().requires_grad_(), "argmax"),
+        (lambda net, x: net(x).detach().square().mean().requires_grad_(), "detach"),
+    ],
+)
+def test_a_loss_that_is_cut_off_from_the_whole_model(loss_of, operation):
+    """The loop runs and its optimizer steps, and nothing ever arrives: no other model's backward."""
+    recording = watched(lambda: Net(nn.Identity()), loss_of, torch.randn(3, 8, 4))
+    diagnosis = diagnose(recording)
+    (finding,) = (finding for finding in diagnosis.findings if finding.code == "GS106")
+    assert (diagnosis.verdict, finding.module) == ("will-not-train", "")
+    assert finding.evidence["cut_operation"] == operation
+    assert finding.file is not None
+    assert finding.file.endswith("test_loop_faults.py")
+
+
+def test_each_parameter_is_given_to_the_nearest_place_where_its_gradient_becomes_zero():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            x = x + self.a(x).round()
+            return self.c(x + self.b(x).sign())
+
+    recording = gradscope.inspect(Twice(), torch.randn(6, 4), lambda out, _: out.square().mean()).recording
+    found = {event["op"]: event["detail"].rpartition(": ")[2] for event in events(recording, "zero")}
+    assert found == {"round": "a.weight, a.bias", "sign": "b.weight, b.bias"}

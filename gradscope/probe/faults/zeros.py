@@ -7,6 +7,7 @@ way back; the zeros that matter are those upstream of which the silent parameter
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -40,7 +41,7 @@ def find_zeros(
     wanted = {id(parameter): name for name, parameter in model.named_parameters() if name in names}
     tracker = CallTracker(model)
     intervals = Intervals(tracker)
-    found: list[Cut] = []
+    found: list[tuple[int, Cut]] = []
     with warnings.catch_warnings(), eagerly(model), tracker, remembered_lines():
         warnings.simplefilter("ignore")  # the user has seen them already
         outcome = forward()
@@ -50,13 +51,24 @@ def find_zeros(
         finally:
             for handle in handles:
                 handle.remove()
-    return blamed(found, wanted)
+    return _nearest(found, wanted)
+
+
+def _nearest(found: list[tuple[int, Cut]], wanted: dict[int, str]) -> list[Cut]:
+    """Give every parameter to the place behind it that ran first: what lies further on is another one's."""
+    rest, places = dict(wanted), list[Cut]()
+    for _, cut in sorted(found, key=lambda pair: pair[0]):
+        mine = blamed([cut], rest)
+        taken = {name for place in mine for name in place.parameters}
+        rest = {key: name for key, name in rest.items() if name not in taken}
+        places += mine
+    return places
 
 
 class _Watch:
     """Looks at what comes back to one node and what goes on from it."""
 
-    def __init__(self, node: Any, intervals: Intervals, found: list[Cut]) -> None:
+    def __init__(self, node: Any, intervals: Intervals, found: list[tuple[int, Cut]]) -> None:
         self._node, self._intervals, self._found = node, intervals, found
 
     def __call__(self, onwards: tuple[torch.Tensor | None, ...], arriving: tuple[torch.Tensor | None, ...]) -> None:
@@ -71,7 +83,13 @@ class _Watch:
         if ended:
             call, (file, line) = self._intervals.call_of(self._node), line_of(self._node)
             place = (call.module, call.call) if call is not None else ("", OUTSIDE_CALL)
-            self._found.append(Cut(operation_of(self._node), *place, file, line, [], [(0, node) for node in ended]))
+            cut = Cut(_plain(operation_of(self._node)), *place, file, line, [], [(0, node) for node in ended])
+            self._found.append((self._node._sequence_nr(), cut))
+
+
+def _plain(operation: str) -> str:
+    """Return Clamp as clamp, ScaledDotProductAttention as scaled_dot_product_attention."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", operation).lower()
 
 
 def _is_zero(gradient: torch.Tensor | None) -> bool:
