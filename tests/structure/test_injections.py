@@ -83,3 +83,47 @@ def test_search_is_linear_where_the_input_goes_to_each_block_again(
         structure = structure_of(Again(num_blocks, step), torch.randn(2, D))
         assert structure.num_residual == num_blocks
     assert steps[SIZES[1]] <= 1.1 * SIZES[1] / SIZES[0] * steps[SIZES[0]]
+
+
+def test_search_is_linear_where_each_block_multiplies_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deep and cross network (Wang 2021): x + x0 * f(x)."""
+    looked = dict.fromkeys(SIZES, 0)
+
+    def crossed(m: nn.ModuleDict, x: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+        return first * m["again"](x) + x
+
+    def counted(graph: Graph, link: Link, *rest: Any) -> Iterator[Link]:
+        looked[num_blocks] += 1
+        return follow(graph, link, *rest)
+
+    monkeypatch.setattr("gradscope.probe.structure.meeting.follow", counted)
+    for num_blocks in SIZES:
+        structure = structure_of(Again(num_blocks, crossed), torch.randn(2, D))
+        assert structure.num_residual == num_blocks
+    assert looked[SIZES[1]] <= 1.1 * SIZES[1] / SIZES[0] * looked[SIZES[0]] + SIZES[1]
+
+
+def test_an_input_added_to_the_stream_in_each_block_is_no_branch() -> None:
+    def added(m: nn.ModuleDict, x: torch.Tensor, first: torch.Tensor) -> torch.Tensor:
+        return x + m["f"](m["norm"](x)) + 0.1 * first
+
+    structure = structure_of(Again(6, added), torch.randn(2, D))
+    assert [site.branches for site in structure.sites] == [(f"blocks.{i}.f",) for i in range(6)]
+
+
+def test_a_long_loop_over_time_is_told_without_a_confession() -> None:
+    class Scan(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.rate, self.out = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            value, rate, state, states = self.into(x), self.rate(x), torch.zeros(len(x), D), []
+            for t in range(x.shape[1]):
+                state = torch.exp(-rate[:, t].square()) * state + rate[:, t] * value[:, t]
+                states.append(state)
+            return self.out(torch.stack(states, 1))
+
+    structure = structure_of(Scan(), torch.randn(2, 600, D))
+    assert structure.num_residual == 0
+    assert not structure.confessions

@@ -32,6 +32,9 @@ from gradscope.probe.watching.tensors import edge_of, inside_transform
 Key = tuple[str, int, int]
 """An addition across steps: (module, call of the module, which addition of that call)."""
 
+Place = tuple[str, str | None, int | None]
+"""Where an addition is written: (module, file, line)."""
+
 _TICK = 2.0**-28
 """Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
 
@@ -64,6 +67,11 @@ class Addition:
     def file(self) -> str | None:
         """The source file, as Python knows it."""
         return None if self.code is None else self.code.co_filename
+
+    @property
+    def place(self) -> Place:
+        """Where it is written: loops run the same line of the same module again."""
+        return self.call.module if self.call is not None else "", self.file, self.line
 
 
 @dataclass(frozen=True, slots=True)

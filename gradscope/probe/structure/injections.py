@@ -10,6 +10,7 @@ from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, settled_from
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import ancestry
+from gradscope.probe.structure.region import PURE
 from gradscope.probe.structure.terms import SUMS, Product, Term
 from gradscope.probe.watching.calls import Call
 
@@ -94,7 +95,15 @@ class Injections:
                 if node not in joins and (same or (join[0] < outer.join[0] and self._is_fed(join))):
                     inner.add(node)
                     again[outer.node] = max(again.get(outer.node, 0), same + again.get(node, 0))
-        return inner | {node for node, times in again.items() if times >= _FED}
+        return inner | {node for node, times in again.items() if times >= _FED} | self._added_again()
+
+    def _added_again(self) -> set[int]:
+        """Sums of the stream with what it was at the beginning, in block after block: no work is added there."""
+        graph = self._graph
+        pure = [one for one in self._all() if one.region.reach & PURE]
+        joins = {one.join for one in pure}
+        sums = {join: sum(_adds(graph, node) for node in _behind(graph, join, _MOVING)) for join in joins}
+        return {one.node for one in pure if sums[one.join] > _FED}
 
     def _is_fed(self, tensor: Tensor) -> bool:
         """Tell whether a tensor from before a block's stream goes to other blocks as well."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from gradscope.probe.structure.additions import Addition
+from gradscope.probe.structure.additions import Addition, Place
 from gradscope.probe.structure.graph import Graph, Trace
 from gradscope.probe.structure.parts import overlap
 from gradscope.probe.structure.sites import Site
@@ -23,24 +23,16 @@ def mark_recurrent(graph: Graph, sites: list[Site], additions: Iterable[Addition
         sites: The sites.
         additions: All additions of the forward.
     """
-    executed = Counter(_place(addition) for addition in additions)
+    executed = Counter(addition.place for addition in additions)
     loops: dict[Place, list[Site]] = defaultdict(list)
     for site in sites:
         if site.addition is not None and site.line is not None and site.kind != "concat":
-            loops[_place(site.addition)].append(site)
+            loops[site.addition.place].append(site)
     for place, loop in loops.items():
         if executed[place] > 1 and (_gated(loop) or _reads_on(loop) or _detached(graph, loop)):
             for site in loop:
                 site.recurrent = True
                 site.counted = False
-
-
-Place = tuple[str, str | None, int | None]
-
-
-def _place(addition: Addition) -> Place:
-    """Where an addition is written: loops run the same line of the same module again."""
-    return (addition.call.module if addition.call is not None else "", addition.file, addition.line)
 
 
 def _gated(loop: list[Site]) -> bool:

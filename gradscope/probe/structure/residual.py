@@ -10,10 +10,11 @@ the join, so that it costs no more than the branch is long.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from gradscope.probe.structure.additions import AdditionRecorder
+from gradscope.probe.structure.additions import AdditionRecorder, Place
 from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples
 from gradscope.probe.structure.graph import Graph, Tensor, Trace
@@ -63,6 +64,9 @@ a loop that compares each step with the first would need as many as it has steps
 _LEAST_BUDGET = 20_000
 LONGEST_ONCE_SPENT = 300
 """Once that is spent, no branch longer than this is followed."""
+_TELLING = 16
+"""Where so many additions of one line of one module were none, that line is a loop over time (a scan, a recurrent
+cell): its next additions are looked at no further than that, or each would be followed back to the first step."""
 
 
 class Finder:
@@ -83,20 +87,31 @@ class Finder:
         """Sums that are residual where a later block adds to them."""
         self._coupling: dict[int, list[Residual]] = {}
         """Sums of two parts of one tensor that are residual where the other part is added to next."""
+        self._loops = False
+        """The sum that is looked at belongs to a loop over time."""
         self.spent = 0
         self.gave_up = 0
         """Sums whose branch was too long to be followed once the budget was spent."""
         self.budget = max(_BUDGET_PER_NODE * len(graph.nodes), _LEAST_BUDGET)
         self.factor_of = factor_of
+        self._in_vain: Counter[Place | None] = Counter()
 
-    def decide(self, node: int, terms: list[Term]) -> None:
+    def decide(self, node: int, terms: list[Term], place: Place | None) -> None:
         """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
+        self._loops = self._in_vain[place] >= _TELLING
+        self._in_vain[place] += place is not None
         if self._injections.feeds_branch(node, terms):
             return
-        others = [(skip, [term for term in terms if term is not skip]) for skip in terms]
-        pairs = [[found for term in rest if (found := self._search(node, skip, term))] for skip, rest in others]
+        pairs: list[list[Residual]] = []
+        # The stream is older than what is computed from it; where that is plain to see, the search ends.
+        for skip in sorted(terms, key=lambda term: max(term.tensors)):
+            rest = [term for term in terms if term is not skip]
+            pairs.append([found for term in rest if (found := self._search(node, skip, term))])
+            if len(pairs[-1]) == len(rest) and not any(map(any, map(_rank, pairs[-1]))):
+                break
         best = _best(pairs, lambda one: adds_to_stream(self.graph, one, self.factor_of))
         if best:
+            self._in_vain[place] = 0
             self._take(node, best)
             return
         likely = _best(pairs, lambda one: adds_to_stream(self.graph, one, self.factor_of, goes_on=True))
@@ -144,11 +159,11 @@ class Finder:
                 return
 
     def _search(self, node: int, skip: Term, branch: Term) -> Residual | None:
-        limit = LONGEST_ONCE_SPENT if self.spent > self.budget else self.budget
+        limit = LONGEST_ONCE_SPENT if self._loops or self.spent > self.budget else self.budget
         search = Search(self.graph, self.found, self.factor_of, limit)
         meeting = search.meet(skip, branch)
         self.spent += search.size
-        self.gave_up += search.size > limit
+        self.gave_up += search.size > limit and not self._loops
         if meeting is None:
             return None
         return Residual(node, meeting.link.tensor, skip, branch, meeting.link, meeting.region)
@@ -193,7 +208,8 @@ def find_residuals(
             continue
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):
-            finder.decide(node, terms)
+            addition = recorder.additions.get(key)
+            finder.decide(node, terms, None if addition is None else addition.place)
     finder.drop_injections()
     return {**finder.found, **finder.concatenations}, finder.gave_up
 
