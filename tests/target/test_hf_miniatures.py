@@ -14,7 +14,7 @@ from gradscope.target.hf.names import named
 from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import tiny
 from gradscope.target.hf.sizes import smaller
-from gradscope.target.infer.guess import BATCH, Guess, make
+from gradscope.target.infer.guess import BATCH, Guess, Mark, make
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
@@ -101,7 +101,7 @@ def test_a_model_of_two_kinds_of_input_is_first_fed_both() -> None:
     whole = [dict(candidate) for _, candidate in guesses(Seer, tiny(Config, {}))]
     assert whole
     assert all({"input_ids", "pixel_values"} <= inputs.keys() for inputs in whole)
-    assert whole[0]["input_ids"].mark == (255, 16)
+    assert whole[0]["input_ids"].marks == ((255, 16, 1),)
     partial = [dict(candidate) for _, candidate in guesses(Seer, tiny(Config, {}), partial=True)]
     assert {"input_ids"} in [set(inputs) for inputs in partial]
 
@@ -116,24 +116,24 @@ def test_prompts_of_segmentation_models_are_told_by_their_names() -> None:
 
 
 def test_a_placeholder_stands_only_where_it_was_put() -> None:
-    ids = make(Guess("ids", (BATCH, 40), high=6, mark=(5, 8)), 4, "input_ids")
+    ids = make(Guess("ids", (BATCH, 40), high=6, marks=(Mark(5, 8),)), 4, "input_ids")
     assert (ids == 5).sum(1).tolist() == [8] * 4
     assert torch.equal(ids[:, 2:10], torch.full((4, 8), 5))
 
 
 def test_too_many_placeholders_become_fewer() -> None:
-    candidate = (("input_ids", Guess("ids", (BATCH, 32), high=50, mark=(49, 16))),)
+    candidate = (("input_ids", Guess("ids", (BATCH, 32), high=50, marks=(Mark(49, 16),))),)
     outcome = Outcome(error=RuntimeError("Number of elements of source < number of ones in mask"))
-    counts = {dict(learnt)["input_ids"].mark for _, learnt in lessons(outcome, candidate, HINTS, {})}
+    counts = {dict(learnt)["input_ids"].marks for _, learnt in lessons(outcome, candidate, HINTS, {})}
     assert {(49, 8), (49, 4), (49, 1)} <= counts
 
 
 def test_features_that_are_counted_with_all_their_numbers_are_counted_as_features() -> None:
-    candidate = (("input_ids", Guess("ids", (BATCH, 32), high=50, mark=(49, 16))),)
+    candidate = (("input_ids", Guess("ids", (BATCH, 32), high=50, marks=(Mark(49, 16),))),)
     said = "Image features and image tokens do not match, tokens: 64, features: 128"  # 4 a sample, 8 numbers each
     learnt = [dict(c)["input_ids"] for _, c in lessons(Outcome(error=ValueError(said)), candidate, HINTS, {})]
-    assert Guess("ids", (BATCH, 20), high=50, mark=(49, 4)) in learnt
-    assert Guess("ids", (BATCH, 48), high=50, mark=(49, 32)) in learnt
+    assert Guess("ids", (BATCH, 20), high=50, marks=(Mark(49, 4),)) in learnt
+    assert Guess("ids", (BATCH, 48), high=50, marks=(Mark(49, 32),)) in learnt
 
 
 def test_a_stack_of_several_kinds_of_layer_has_a_window() -> None:

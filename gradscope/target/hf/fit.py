@@ -22,7 +22,8 @@ USUAL_SECTIONS = 3
 PATCHES_PER_SIDE = 4
 SMALL_SIDE = 64
 SMALL_WINDOW = 4
-MAP_SIZES = re.compile(r"feat(ure)?_sizes$")
+MAP_SIZES = re.compile(r"feat(ure)?_sizes$|grid_pinpoints$")
+"""Sizes in features or in pixels of what pictures are cut into or become; all shrink with the picture."""
 LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
 

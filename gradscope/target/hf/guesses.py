@@ -17,12 +17,12 @@ from torch import nn
 from gradscope.target.hf.names import GRID, LOWEST_ID, TOKENS, named
 from gradscope.target.hf.read import Facts, number_in, read_facts
 from gradscope.target.hf.senses import AUDIO_NAMES, PICTURE_NAMES, pictures, sounds
-from gradscope.target.infer.guess import BATCH, Candidate, Guess
+from gradscope.target.infer.guess import BATCH, Candidate, Guess, Mark
 
 DECODER_TOKENS = 8
 MOST_OTHERS = 3
 """Ways to give a picture or a sound that are tried beside a text."""
-RANK_COST, LABEL_COST = 0.3, 0.1
+RANK_COST, LABEL_COST = 0.3, 0.4
 """Costs of the second kind of input against the first, and of going without labels."""
 PAIRED = {"vision_pos_embeds": "vision_features"}
 """Inputs that may be left out by their signature alone: each goes with another."""
@@ -42,7 +42,7 @@ def guesses(cls: type[nn.Module], config: Any, *, partial: bool = False) -> Iter
             part of it idle, where a model takes several kinds.
     """
     parameters = inspect.signature(cls.forward).parameters
-    facts = read_facts(config)
+    facts = read_facts(config, cls.forward)
     for rank, inputs in enumerate(_kinds(parameters, facts, partial)):
         filled = {**inputs, **_required(parameters, inputs, facts)}
         for extra, more in enumerate(_with_targets(cls, parameters, filled, facts)):
@@ -62,9 +62,7 @@ def _kinds(parameters: Mapping[str, Any], facts: Facts, partial: bool) -> Iterat
     seen = list(pictures(parameters, facts))
     heard = list(sounds(parameters, facts))
     if several and not partial:
-        for others, token in ((seen, facts.image_token), (heard, facts.audio_token)):
-            for other, count in itertools.product(others[:MOST_OTHERS], _placeholder_counts(facts.config)):
-                yield {**_with_place(text, token, count, parameters), **other}
+        yield from _several(text, seen[:MOST_OTHERS], heard[:MOST_OTHERS], parameters, facts)
         return
     if "past_values" in parameters:
         yield from _series(parameters, facts.config)
@@ -80,6 +78,26 @@ def _kinds(parameters: Mapping[str, Any], facts: Facts, partial: bool) -> Iterat
     if first not in ("input_ids", *PICTURE_NAMES, *AUDIO_NAMES):
         for shape in ((BATCH, TOKENS, facts.width), (BATCH, facts.width), (BATCH, facts.width, TOKENS)):
             yield {first: Guess("float", shape)}
+
+
+def _several(
+    text: dict[str, Guess],
+    seen: list[dict[str, Guess]],
+    heard: list[dict[str, Guess]],
+    parameters: Mapping[str, Any],
+    facts: Facts,
+) -> Iterator[dict[str, Guess]]:
+    """Yield texts with place for what is beside them: a picture and a sound, or one of the two."""
+    is_video = facts.image_token is None or "pixel_values" not in parameters
+    picture = Mark(facts.video_token, 0, flag=2) if is_video and facts.video_token is not None else None
+    picture = picture or (Mark(facts.image_token, 0) if facts.image_token is not None else None)
+    sound = Mark(facts.audio_token, 0, flag=3) if facts.audio_token is not None else None
+    counts = _placeholder_counts(facts.config)
+    for one, other in itertools.product(seen[:1], heard[:2]):
+        yield {**_with_place(text, (picture, sound), counts[0], parameters), **one, **other}
+    for others, mark in ((seen, picture), (heard, sound)):
+        for other, count in itertools.product(others, counts):
+            yield {**_with_place(text, (mark,), count, parameters), **other}
 
 
 def _series(parameters: Mapping[str, Any], config: Any) -> Iterator[dict[str, Guess]]:
@@ -127,40 +145,36 @@ def _placeholder_counts(config: Any) -> tuple[int, ...]:
 
 
 def _with_place(
-    text: dict[str, Guess], token: int | None, count: int, parameters: Mapping[str, Any]
+    text: dict[str, Guess], kinds: tuple[Mark | None, ...], count: int, parameters: Mapping[str, Any]
 ) -> dict[str, Guess]:
-    """Make place in a text for `count` features of something else: by placeholder tokens, or by a mask beside it."""
-    if token is not None:
-        return _marked(text, token, count)
+    """Make place in a text for `count` features of each of something else: by placeholders, or by a mask beside it."""
+    marks = tuple(mark._replace(count=count) for mark in kinds if mark is not None)
     mask = next((name for name in PLACE_MASKS if name in parameters), None)
+    if marks:
+        length = TOKENS + count * len(marks)
+        return {
+            name: Guess(g.kind, (BATCH, length, *g.shape[2:]), g.high, low=g.low, marks=marks)
+            for name, g in text.items()
+        }
     if mask is None:
         return text
-    return {**text, mask: Guess("marks", (BATCH, TOKENS), mark=(0, min(count, TOKENS - 2)))}
-
-
-def _marked(text: dict[str, Guess], token: int, count: int) -> dict[str, Guess]:
-    """Put `count` placeholder tokens into a text."""
-    length = TOKENS + count
-    return {
-        name: Guess(g.kind, (BATCH, length, *g.shape[2:]), g.high, low=g.low, mark=(token, count))
-        for name, g in text.items()
-    }
+    return {**text, mask: Guess("marks", (BATCH, TOKENS), marks=(Mark(0, min(count, TOKENS - 2)),))}
 
 
 def _required(parameters: Mapping[str, Any], inputs: Mapping[str, Guess], facts: Facts) -> dict[str, Guess]:
     """Fill parameters without a default, and few usual ones, by their names."""
     made: dict[str, Guess] = {}
     length = next((g.shape[1] for name, g in inputs.items() if name == "input_ids"), TOKENS)
-    marked = next((g.mark for name, g in inputs.items() if name == "input_ids"), None)
-    if marked is not None and "mm_token_type_ids" in parameters:
-        made["mm_token_type_ids"] = Guess("marks", (BATCH, length), mark=marked)
+    marks = next((g.marks for name, g in inputs.items() if name == "input_ids"), ())
+    if marks and "mm_token_type_ids" in parameters:
+        made["mm_token_type_ids"] = Guess("marks", (BATCH, length), marks=marks)
     for name, parameter in parameters.items():
         is_needed = parameter.default is parameter.empty or (name in PAIRED and PAIRED[name] in parameters)
         if name in ("self", *inputs) or not is_needed:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        made[name] = named(name, length, facts)
+        made[name] = named(name, length, facts, facts.told.get(name))
     return made
 
 

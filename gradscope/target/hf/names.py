@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Guess
 
 if TYPE_CHECKING:
@@ -29,11 +31,20 @@ THINNER = (8, 4)
 Make = Callable[["Facts", int], Guess]
 
 
-def named(name: str, length: int, facts: Facts) -> Guess:
-    """Return what an input is by its name; hidden states where the name says nothing."""
+def named(name: str, length: int, facts: Facts, told: Guess | None = None) -> Guess:
+    """Return what an input is by its name, else what it is told to be; hidden states where nothing says what.
+
+    Args:
+        name: The name.
+        length: Tokens of the text beside it.
+        facts: Sizes out of the configuration.
+        told: What the documentation says of it.
+    """
     for pattern, make in _TABLE:
         if pattern.search(name):
             return make(facts, length)
+    if told is not None:
+        return replace(told, kind="float") if told.kind == UNTOLD else told
     return Guess("float", (BATCH, TOKENS, facts.width))
 
 

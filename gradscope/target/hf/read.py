@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradscope.target.hf.settings import parts_of
+from gradscope.target.infer.documented import documented
+from gradscope.target.infer.guess import Guess
 
 HIGHEST_ID = 100
 
@@ -25,14 +28,22 @@ class Facts:
     frames: int
     mel: int
     image_token: int | None
+    video_token: int | None
     audio_token: int | None
+    told: Mapping[str, Guess] = field(default_factory=dict)
+    """Inputs whose shape the documentation of forward tells."""
+
+    def sizes(self) -> dict[str, int]:
+        """All whole numbers of the configuration by name, and the sizes that axes are usually named for."""
+        told = {key: value for key, value in vars(self.config).items() if type(value) is int and value > 0}
+        return {**told, "vocab": self.vocab, "width": self.width, "side": self.side, "channels": self.channels}
 
 
-def read_facts(config: Any) -> Facts:
-    """Look the sizes up in a configuration and its parts."""
+def read_facts(config: Any, forward: Callable[..., object] | None = None) -> Facts:
+    """Look the sizes up in a configuration and its parts, and the shapes in the documentation of a forward."""
     eyes = _part(config, ("vision", "image", "visual", "backbone", "vit")) or config
     ears = _part(config, ("audio", "speech", "encoder")) or config
-    return Facts(
+    facts = Facts(
         config,
         vocab=min(number_in(config, "vocab_size", "src_vocab_size", "text_vocab_size", default=HIGHEST_ID), HIGHEST_ID),
         width=number_in(config, "hidden_size", "d_model", "n_embd", "embed_dim", default=64),
@@ -56,8 +67,10 @@ def read_facts(config: Any) -> Facts:
             default=80,
         ),
         image_token=_token(config, "image"),
+        video_token=_token(config, "video"),
         audio_token=_token(config, "audio"),
     )
+    return facts if forward is None else replace(facts, told=documented(forward, facts.sizes()))
 
 
 def _part(config: Any, words: tuple[str, ...]) -> Any:

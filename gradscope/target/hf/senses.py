@@ -35,14 +35,16 @@ def _patches(name: str | None, parameters: Mapping[str, Any], facts: Facts) -> I
     if grid is not None:
         flat = name or next((n for n in ("hidden_states", "patches") if n in parameters), None)
         if flat is not None:
-            size = facts.channels * facts.temporal * facts.patch**2
+            told = facts.told.get(flat)
+            size = (facts.channels * facts.temporal * facts.patch**2,)
             sides = (1, GRID, GRID) if "thw" in grid else (GRID, GRID)
             merged = [n for n in parameters if n in ("merge_sizes", "image_merge_sizes")]
-            yield {
-                flat: Guess("patches", (BATCH, GRID * GRID, size)),
+            beside = {
                 grid: Guess("rows", (BATCH,), value=sides),
                 **{n: Guess("lengths", (BATCH,), high=2) for n in merged},  # two by two patches become one
             }
+            for inside in dict.fromkeys([*([told.shape[1:]] if told and BATCH not in told.shape else []), size]):
+                yield {flat: Guess("patches", (BATCH, GRID * GRID, *inside)), **beside}
 
 
 def _with_sizes(name: str, parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
@@ -77,6 +79,8 @@ def _plain(name: str, parameters: Mapping[str, Any], facts: Facts) -> Iterator[d
     for other in dict.fromkeys((64, 32, 224)):
         yield {name: Guess("float", (BATCH, channels, other, other))}
     yield {name: Guess("float", (BATCH, facts.frames, channels, side, side))}
+    if (told := facts.told.get(name)) is not None:
+        yield {name: Guess("float", told.shape)}
     yield {name: Guess("float", (BATCH, 2, channels, side, side))}  # a pair to match
 
 

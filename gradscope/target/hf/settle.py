@@ -18,6 +18,7 @@ from gradscope.target.blame import raised
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.heads import classes_of
+from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.hf.shrink import LEVELS, UNCHANGED, tiny
 from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.hints import read_hints
@@ -34,7 +35,7 @@ MOST_SECONDS, MOST_SECONDS_EACH = 30.0, 8.0
 """Processor time after which no further class or size is tried, and time spent on the inputs of each."""
 BLIND_COST = 0.5
 """Cost of guesses from the layers alone against those from the signature and the configuration."""
-MOST_TRIALS = 40
+MOST_TRIALS = 60
 """Forwards tried for each class: a tiny model takes milliseconds."""
 
 
@@ -76,6 +77,7 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
         random.setstate(states[1])
         try:
             config = tiny(config_class, given, attempt.level)
+            name_missing_tokens(config, attempt.cls)
             if _is_large(attempt.cls, config):
                 continue
             model = attempt.cls(config)

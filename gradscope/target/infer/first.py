@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from torch import nn
 
+from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
 from gradscope.target.infer.reading import first_layers, keys_of, parameters_of_forward, unpacked_into
@@ -68,6 +70,15 @@ def _options(model: nn.Module, name: str, annotation: str, hints: Hints, is_firs
 
 
 def _simple(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
+    guesses = _undocumented(model, name, annotation, hints, is_first)
+    if (told := hints.documented.get(name)) is not None:
+        best = next(guesses)
+        yield replace(told, kind=best.kind, high=best.high) if told.kind == UNTOLD else told
+        yield best
+    yield from guesses
+
+
+def _undocumented(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
     consumers = list(itertools.islice(first_layers(model, name), 4))
     if any(isinstance(m, nn.Embedding) for m in consumers[:1]):
         ids = [_shortened(g, hints) for g in wanted_by(consumers[0])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,6 +18,20 @@ SEED = 20
 BOX = (1, 2, 30, 40)
 """Left, top, right and bottom of a made-up box, in thousandths of a page."""
 Shape = tuple[int, ...]
+
+
+class Mark(NamedTuple):
+    """A run of placeholders in every text.
+
+    Attributes:
+        token: The placeholder.
+        count: How many of it stand in a row.
+        flag: What stands there in an input that tells placeholders from words.
+    """
+
+    token: int
+    count: int
+    flag: int = 1
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,7 @@ class Guess:
         shape: Its dimensions; 0 is the batch size.
         high: One more than the largest id.
         low: The smallest id.
-        mark: A placeholder token and how many of it stand in a row in every text.
+        marks: Placeholders in every text, one run behind the other.
         value: Of a constant.
         parts: Named parts of a dict, or numbered ones of a tuple.
     """
@@ -40,7 +54,7 @@ class Guess:
     shape: tuple[int, ...] = ()
     high: int = 2
     low: int = 0
-    mark: tuple[int, int] | None = None
+    marks: tuple[Mark, ...] = ()
     value: Any = None
     parts: tuple[tuple[str, Guess], ...] = ()
 
@@ -98,7 +112,7 @@ MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
     "float": lambda guess, shape, generator: torch.randn(shape, generator=generator),
     "unit": lambda guess, shape, generator: torch.rand(shape, generator=generator),
     "ids": _ids,
-    "marks": lambda guess, shape, generator: _marked(torch.zeros(shape, dtype=torch.int64), guess, flag=True),
+    "marks": lambda guess, shape, generator: _marked(torch.zeros(shape, dtype=torch.int64), guess, flags=True),
     "boxes": lambda guess, shape, generator: torch.tensor(BOX).expand(shape).clone(),
     "patches": lambda guess, shape, generator: torch.randn(shape[0] * shape[1], *shape[2:], generator=generator),
     "rows": lambda guess, shape, generator: torch.tensor([guess.value] * shape[0]),
@@ -112,12 +126,14 @@ MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
 """How each kind of guess becomes a value."""
 
 
-def _marked(ids: torch.Tensor, guess: Guess, *, flag: bool = False) -> torch.Tensor:
-    """Put the placeholder tokens (or a flag where they stand) behind the first two tokens."""
-    if guess.mark is not None:
-        token, count = guess.mark
-        ids[ids == token] = 0 if flag else token - 1 if token else 1  # it stands nowhere else
-        ids[:, 2 : 2 + count] = 1 if flag else token
+def _marked(ids: torch.Tensor, guess: Guess, *, flags: bool = False) -> torch.Tensor:
+    """Put the placeholder tokens (or flags where they stand) behind the first two tokens."""
+    for mark in guess.marks if not flags else ():
+        ids[ids == mark.token] = mark.token - 1 if mark.token else 1  # it stands nowhere else
+    start = 2
+    for mark in guess.marks:
+        ids[:, start : start + mark.count] = mark.flag if flags else mark.token
+        start += mark.count
     return ids
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
+from gradscope.target.infer.documented import documented
 from gradscope.target.infer.roles import Hints
 
 CONFIG_NAMES = ("config", "cfg", "conf", "args", "hparams", "params", "model_args")
@@ -60,7 +62,7 @@ def read_hints(model: nn.Module) -> Hints:
     linears = [m for m in model.modules() if isinstance(m, nn.Linear) and not isinstance(m, nn.LazyLinear)]
     widths = Counter([m.in_features for m in linears] + [m.embedding_dim for m in embeddings])
     told = _told(model)
-    return Hints(
+    hints = Hints(
         vocab=_first(told, VOCAB_NAMES) or max((m.num_embeddings for m in embeddings), default=0),
         width=widths.most_common(1)[0][0] if widths else 0,
         length=_first(told, LENGTH_NAMES) or UNLIMITED,
@@ -68,6 +70,8 @@ def read_hints(model: nn.Module) -> Hints:
         side=_first(told, SIDE_NAMES),
         classes=linears[-1].out_features if linears else 0,
     )
+    sizes = {name: getattr(hints, name) for name in ("vocab", "width", "channels", "side", "tokens")}
+    return replace(hints, documented=documented(model.forward, {**told, **sizes}))
 
 
 def _told(model: nn.Module) -> dict[str, int]:

@@ -34,7 +34,7 @@ WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 def lessons(
     outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[str, object], optional: Sequence[str] = ()
 ) -> Iterator[Lesson]:
-    """Yield what to try next after a failed trial.
+    """Yield what to try next after a failed trial; what goes token by token with a text stays as long as it.
 
     Args:
         outcome: The failure.
@@ -43,11 +43,29 @@ def lessons(
         inputs: The tensors that were tried, by name.
         optional: Inputs that forward takes, whether given or not.
     """
+    texts = {name for name, guess in candidate if _goes_with_text(guess, candidate)}
+    for penalty, learnt in _lessons(outcome, candidate, hints, inputs, optional):
+        if len({guess.shape[:2] for name, guess in learnt if name in texts}) < 2:  # noqa: PLR2004  # they agree
+            yield penalty, learnt
+
+
+def _goes_with_text(guess: Guess, candidate: Candidate) -> bool:
+    """Whether an input has one number for every token of a text with placeholders in it."""
+    text = next((g for _, g in candidate if g.marks), None)
+    return text is not None and guess.shape == text.shape and guess.kind != "float"
+
+
+def _lessons(
+    outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[str, object], optional: Sequence[str]
+) -> Iterator[Lesson]:
     message = f"{type(outcome.error).__name__}: {outcome.error}"
-    yield from by_placeholders(message, candidate, hints)
+    yield from by_placeholders(outcome, candidate, hints)
     yield from by_absence(outcome, candidate, optional, hints)
     yield from _by_layer(outcome, candidate, inputs)
     yield from by_pairs(message, candidate)
+    if match := re.search(r"index (\d+) is out of range", message):
+        for most in (int(match[1]) + 1, int(match[1])):
+            yield from each(candidate, partial(_at_most, axis=1, most=most), 0.4)
     if "out of range in self" in message or "out of bounds" in message:
         yield from _by_range(outcome, candidate, inputs)
     yield from by_axes(message, candidate, hints)
@@ -63,8 +81,7 @@ def lessons(
             yield from each(candidate, partial(_to_bools, kind=kind, masks_only=has_masks), 0.4)
     if TOO_SMALL.search(message):
         yield from each(candidate, _larger, 1.0)
-    if match := re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", message):
-        yield from resized(candidate, int(match[1]), sum(map(int, match[2].split(","))))
+    yield from _by_split(message, candidate)
     yield from by_division(message, candidate)
     yield from by_numbers(message, candidate)
 
@@ -77,7 +94,9 @@ def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object])
     direct = [
         n for n, v in inputs.items() if isinstance(v, torch.Tensor) and v.untyped_storage().data_ptr() in failed.homes
     ]
-    tensors = [name for name, guess in candidate if guess.kind not in ("constant", "dict", "tuple")]
+    kinds = {name: guess.kind for name, guess in candidate}
+    direct = [name for name in direct if kinds.get(name) not in ("patches", "rows")]  # their shapes have a meaning
+    tensors = [name for name, kind in kinds.items() if kind not in ("constant", "dict", "tuple")]
     for name in direct or (tensors if len(tensors) == 1 else []):
         for rank, guess in enumerate(wanted_by(failed.module)):
             yield 0.3 * rank + (0.0 if direct else 1.5), with_guess(candidate, name, guess)
@@ -93,6 +112,20 @@ def _by_range(outcome: Outcome, candidate: Candidate, inputs: dict[str, object])
     yield from each(candidate, lambda g: replace(g, high=rows) if g.kind == "ids" and g.high > rows else None, 0.2)
     for axis in (1, 2):
         yield from each(candidate, partial(_at_most, axis=axis, most=rows), 0.4)
+
+
+def _by_split(message: str, candidate: Candidate) -> Iterator[Lesson]:
+    """What is split into parts of given sizes must be as long as their sum, or have so many parts in each sample."""
+    match = re.search(r"sum exactly to (\d+) .*split_sizes=\[([\d, ]+)\]", message)
+    if match is None:
+        return
+    parts = [int(part) for part in match[2].split(",")]
+    yield from resized(candidate, int(match[1]), sum(parts))
+    if len(parts) == int(match[1]) and len(set(parts)) == 1:
+        for name, guess in candidate:
+            if guess.kind == "float" and len(guess.shape) == 4:  # noqa: PLR2004  # one picture a sample
+                shape = (guess.shape[0], parts[0], *guess.shape[1:])
+                yield -0.5, with_guess(candidate, name, replace(guess, shape=shape))
 
 
 def _larger(guess: Guess) -> Guess | None:

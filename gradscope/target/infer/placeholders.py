@@ -3,54 +3,77 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
+
+import torch
 
 from gradscope.target.infer.changes import Lesson, with_size
 from gradscope.target.infer.guess import Candidate
 from gradscope.target.infer.roles import Hints
+from gradscope.target.infer.trial import Outcome
 
 PLACEHOLDERS = (
     re.compile(r"tokens:? (?:tensor\()?(\d+)\D{0,20}features:? (?:tensor\()?(\d+)"),
     re.compile(r"Got (?P<features>\d+) [\w ]+ for (?P<tokens>\d+)"),
 )
+TEXT = re.compile(r"^(input_ids|inputs_embeds)$")
+FEATURES = re.compile(r"feature|embed")
+"""Names of variables that hold the text, and what is put into it."""
 MOST_PLACEHOLDERS = 4096
 TOO_MANY_PLACEHOLDERS = re.compile(r"[Nn]umber of elements of source < number of ones in mask")
 FEWER = (2, 4, 16)
 """Divisors of the number of placeholders when there are too many, and the message does not say of how many."""
 
 
-def by_placeholders(message: str, candidate: Candidate, hints: Hints) -> Iterator[Lesson]:
+def by_placeholders(outcome: Outcome, candidate: Candidate, hints: Hints) -> Iterator[Lesson]:
     """A text has as many placeholder tokens as the picture beside it has features.
 
-    Some models count every number of a feature in their message, so that it is a width times too many.
+    Some models count every number of a feature in their message, so that it is a width times too many; others count
+    something else, and only the features themselves, where the failure had them in hand, tell.
     """
-    marked = next((g for _, g in candidate if g.mark is not None), None)
-    if marked is None or marked.mark is None:
+    marks = next((g.marks for _, g in candidate if g.marks), ())
+    message = str(outcome.error)
+    if not marks or not (TOO_MANY_PLACEHOLDERS.search(message) or any(p.search(message) for p in PLACEHOLDERS)):
         return
-    old = marked.mark[1]
+    for index, mark in enumerate(marks):
+        counts = [*_counts(message, mark.count, hints), *_in_hand(outcome.error)]
+        for rank, count in enumerate(dict.fromkeys(counts)):
+            if 0 < count <= MOST_PLACEHOLDERS and count != mark.count:
+                yield (rank + index) / 10 - 1.0, _with_placeholders(candidate, index, count)
+
+
+def _in_hand(error: BaseException | None) -> Iterator[int]:
+    """Yield how many features of a sample the calls had in hand that an error went through, the innermost first."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None)]
+    for frame in reversed(frames):
+        values = {n: v for n, v in frame.f_locals.items() if isinstance(v, torch.Tensor) and v.dim() > 1}
+        text = next((v for n, v in values.items() if TEXT.search(n)), None)
+        for name, value in values.items():
+            if text is not None and FEATURES.search(name) and value.shape[:2] != text.shape[:2]:
+                yield value.shape[:-1].numel() // len(text)
+
+
+def _counts(message: str, old: int, hints: Hints) -> Iterator[int]:
+    """Yield how many placeholders there should be where there are `old`."""
     if TOO_MANY_PLACEHOLDERS.search(message):
-        counts = [old // by for by in FEWER if old // by]
-        yield from ((rank / 10 - 1.0, _with_placeholders(candidate, count)) for rank, count in enumerate(counts))
+        yield from (old // by for by in FEWER)
     for pattern in PLACEHOLDERS:
         if (match := pattern.search(message)) is None:
             continue
         named = match.groupdict() or {"tokens": match[1], "features": match[2]}
         tokens, features = int(named["tokens"]), int(named["features"])
-        counts = [old * features // tokens // width for width in (1, hints.width) if tokens and width]
-        for rank, count in enumerate(counts):
-            if 0 < count <= MOST_PLACEHOLDERS and count != old:
-                yield rank / 10 - 1.0, _with_placeholders(candidate, count)
+        yield from (old * features // tokens // width for width in (1, hints.width) if tokens and width)
 
 
-def _with_placeholders(candidate: Candidate, count: int) -> Candidate:
+def _with_placeholders(candidate: Candidate, index: int, count: int) -> Candidate:
     """Put another number of placeholders into the text, and lengthen or shorten all that is as long as the text."""
-    marked = next(g for _, g in candidate if g.mark is not None)
+    marked = next(g for _, g in candidate if g.marks)
     old = marked.shape[1]
-    new = old - (marked.mark[1] if marked.mark else 0) + count
+    marks = (*marked.marks[:index], marked.marks[index]._replace(count=count), *marked.marks[index + 1 :])
+    new = old - marked.marks[index].count + count
     return tuple(
-        (name, replace(with_size(g, 1, new), mark=(g.mark[0], count) if g.mark else None))
-        if g.shape[1:2] == (old,)
-        else (name, g)
+        (name, replace(with_size(g, 1, new), marks=marks if g.marks else ())) if g.shape[1:2] == (old,) else (name, g)
         for name, g in candidate
     )

@@ -6,8 +6,8 @@ Names are conventions of the field (input_ids, timesteps, mask); structure and e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.layers import DEFAULT_CHANNELS, SIDES, TOKENS, pictures
@@ -24,6 +24,7 @@ class Hints:
         channels: Channels of its first convolution.
         side: The side of its pictures.
         classes: Outputs of its last layer.
+        documented: Inputs whose shape it documents, by name.
     """
 
     vocab: int
@@ -32,6 +33,7 @@ class Hints:
     channels: int
     side: int
     classes: int
+    documented: Mapping[str, Guess] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:

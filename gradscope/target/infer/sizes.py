@@ -13,6 +13,8 @@ from gradscope.target.infer.guess import BATCH, Candidate, Guess
 
 COARSE = 16
 """Sides that patches and strides usually divide."""
+MULTIPLES = re.compile(r"(?:divisible|multiple|divide|% ?)([^.,;]{0,40})")
+"""A number of which a size must be a multiple, which may stand behind the words for it."""
 LEAST_DIRECT = 0.5
 """Penalties below it are of changes that put a number in the very place of another."""
 PAIRS = (  # (pattern, group of what it got, group of what it wants)
@@ -29,6 +31,7 @@ PAIRS = (  # (pattern, group of what it got, group of what it wants)
     (re.compile(r"of length (\d+), but (?:found|got) (\d+)"), 2, 1),
     (re.compile(r"got (\d+)\D+expected (\d+)"), 1, 2),
     (re.compile(r"expected (\d+)\D+got (\d+)"), 2, 1),
+    (re.compile(r"shape of the mask \[\d+, (\d+)\D.* indexed tensor \[\d+, (\d+)"), 1, 2),
     (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 2, 1),
     (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 1, 2),
 )
@@ -46,6 +49,8 @@ def by_pairs(message: str, candidate: Candidate) -> Iterator[Lesson]:
 def resized(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:
     """Put one size in the place of another, or change what it was computed from."""
     exact = [(name, g, axis) for name, g in candidate for axis, dim in enumerate(g.shape) if dim == got]
+    if len({name for name, _, _ in exact}) > 1:
+        yield 0.3, tuple((n, replace(g, shape=tuple(want if d == got else d for d in g.shape))) for n, g in candidate)
     for name, guess, axis in exact:
         yield 0.2, with_guess(candidate, name, with_size(guess, axis, want))
         if len(guess.shape) >= 4 and axis >= 2:  # noqa: PLR2004  # the sides of a picture go together
@@ -81,10 +86,10 @@ def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
 
 def by_division(message: str, candidate: Candidate) -> Iterator[Lesson]:
     """A size must be a multiple of some number."""
-    for match in re.finditer(r"(?:divisible|multiple|divide|% ?)\D{0,40}?(\d+)", message):
-        if (factor := int(match[1])) > 1:
-            for axis in (1, 2, 3):
-                yield from each(candidate, partial(_rounded, axis=axis, factor=factor), 1.2)
+    factors = [int(n) for match in MULTIPLES.finditer(message) for n in re.findall(r"\d+", match[1])]
+    for factor in dict.fromkeys(factor for factor in factors if factor > 1):
+        for axis in (1, 2, 3):
+            yield from each(candidate, partial(_rounded, axis=axis, factor=factor), 0.6)
 
 
 def _rounded(guess: Guess, axis: int, factor: int) -> Guess | None:

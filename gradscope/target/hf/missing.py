@@ -1,0 +1,31 @@
+"""Special tokens that a model's code asks its configuration for, and that the default configuration does not name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from typing import Any
+
+from gradscope.target.hf.settings import UNREADABLE, read_setting
+from gradscope.target.hf.sizes import HIGHEST_ID
+
+ASKED = re.compile(r"self\.config\.(\w+_token_(?:id|index))\b")
+LOWEST_GIVEN = HIGHEST_ID - 32
+"""Ids from here downwards are given: those above it go to the special tokens that a configuration names."""
+
+
+def name_missing_tokens(config: Any, cls: type) -> None:
+    """Give ids of their own to the special tokens that a model's source reads and its configuration lacks."""
+    names = [name for name in _asked_for(cls.__module__) if read_setting(config, name) is UNREADABLE]
+    for rank, name in enumerate(names):
+        setattr(config, name, LOWEST_GIVEN - rank)
+
+
+@functools.cache
+def _asked_for(module: str) -> tuple[str, ...]:
+    try:
+        return tuple(dict.fromkeys(ASKED.findall(inspect.getsource(sys.modules[module]))))
+    except OSError:
+        return ()

@@ -1,0 +1,113 @@
+"""The shapes that a model's own words give its inputs: in the docstring of its forward, or in an annotation.
+
+Three usual forms are read: ``x (`torch.FloatTensor` of shape `(batch_size, frames, feature_dim)`)``,
+``x: Tensor, shape [seq_len, batch_size, width]`` and the annotation ``Float[Tensor, "batch time width"]``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from gradscope.target.infer.guess import BATCH, Guess
+from gradscope.target.infer.layers import SIDES, TOKENS
+
+MOST_AXES = 6
+UNTOLD = "?"
+"""The kind of an input of which only the shape is told."""
+UNKNOWN = 3
+"""Size of an axis of which nothing but a name is known; unlike the batch of a trial, so that messages tell both."""
+ENTRY = re.compile(r"^\s*[-*]?\s*`*(\w+)`*\s*[(:](.*)$")
+"""One argument and what is said of it, in the parentheses behind it or behind a colon."""
+SAID = re.compile(r"(?:shapes?|sizes?)\b\W{0,4}[(\[]([^()\[\]]*)[)\]]", re.IGNORECASE)
+BARE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
+"""A shape, said to be one or not: then an axis of it must be called what axes are called."""
+TYPED = re.compile(r"(Float|Int|Long|Bool|Half|Double|Complex|Integer|Num|Real|Inexact)(?=Tensor|\[|\b)")
+WRITTEN = re.compile(r"(?P<type>\w+)\[[\w.]*(?:Tensor|Array)\s*,\s*['\"](?P<dims>[^'\"]*)['\"]\]")
+
+AXES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^(b|n|bs|bsz|nb|batch|batch_?size|num_samples)$", re.IGNORECASE), "batch"),
+    (re.compile(r"^(vocab(_size)?|v)$", re.IGNORECASE), "vocab"),
+    (re.compile(r"^(h|w|height|width|img_size|image_size|image_height|image_width)$", re.IGNORECASE), "side"),
+    (re.compile(r"^(c|ch|channels?|num_channels|in_channels|image_channels)$", re.IGNORECASE), "channels"),
+    (re.compile(r"^(d|e|dim|f|features?|hidden|(hidden|embed|model|feature)_?(dim|size)|d_model|emb)$", re.IGNORECASE),
+     "width"),
+    (re.compile(r"^(l|t|s|tokens|\w*seq\w*|time|steps|length|\w+_length|num_tokens|frames)$", re.IGNORECASE), "tokens"),
+)  # fmt: skip
+"""What axes are called."""
+
+
+def documented(forward: Callable[..., object], sizes: Mapping[str, int]) -> dict[str, Guess]:
+    """Return the inputs of a forward whose shape it documents.
+
+    Args:
+        forward: The forward of a model or of a class.
+        sizes: Whole numbers that the model tells about itself by name, and what it has under the names of `AXES`.
+    """
+    found: dict[str, Guess] = {}
+    for name, words, dims in [*_in_annotations(forward), *_in_docstring(forward)]:
+        shape = tuple(_size(word, sizes) for word in dims)
+        if name not in found and 0 < len(shape) <= MOST_AXES:
+            found[name] = Guess(_kind(name, words), shape, high=max(sizes.get("vocab", 0), 2))
+    return found
+
+
+def _in_annotations(forward: Callable[..., object]) -> Iterator[tuple[str, str, list[str]]]:
+    for parameter in inspect.signature(forward).parameters.values():
+        if match := WRITTEN.search(str(parameter.annotation)):
+            yield parameter.name, match["type"], match["dims"].split()
+
+
+def _in_docstring(forward: Callable[..., object]) -> Iterator[tuple[str, str, list[str]]]:
+    names = inspect.signature(forward).parameters
+    lines = (inspect.getdoc(forward) or "").splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if (entry := ENTRY.match(line)) is None or entry[1] not in names:
+            continue
+        words = line if _axes_in(line) else f"{line} {'' if ENTRY.match(following) else following}"
+        if dims := _axes_in(words):
+            yield entry[1], words, dims
+
+
+def _axes_in(words: str) -> list[str]:
+    """Return the axes of the shape that some words tell; none where they tell no shape."""
+    said = SAID.search(words)
+    for match in [said] if said else BARE.finditer(words):
+        dims = [dim.strip() for dim in match[1].split(",") if dim.strip()]
+        is_list_of_words = all(dim.replace(".", "").isalnum() or dim.isidentifier() for dim in dims)
+        if dims and (said or (len(dims) > 1 and is_list_of_words and any(map(_axis_of, dims)))):
+            return dims
+    return []
+
+
+def _axis_of(word: str) -> str:
+    """Return the key of `AXES` that a word stands for, or nothing."""
+    return next((axis for pattern, axis in AXES if pattern.match(word.rpartition(".")[2])), "")
+
+
+def _size(word: str, sizes: Mapping[str, int]) -> int:
+    """Return how long an axis of that name is; it may be a sum or a product."""
+    for sign, total in (("+", sum), ("*", math.prod)):
+        if sign in word:
+            return total(_size(part.strip(), sizes) for part in word.split(sign))
+    if word.isdigit():
+        return int(word)
+    axis, last = _axis_of(word), word.rpartition(".")[2].lower()
+    if axis == "batch":
+        return BATCH
+    usual = {"tokens": TOKENS, "side": SIDES[0], "channels": 3}.get(axis, UNKNOWN)
+    return sizes.get(last) or sizes.get(axis) or usual
+
+
+def _kind(name: str, words: str) -> str:
+    """Return what kind of numbers an input holds, by its documented type; UNTOLD where only its shape is told."""
+    typed = TYPED.search(words)
+    if typed is None:
+        return UNTOLD
+    if typed[1] == "Bool":
+        return "trues"
+    if typed[1] in ("Int", "Long", "Integer"):
+        return "mask" if "mask" in name else "ids"
+    return "float"
