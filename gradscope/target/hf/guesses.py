@@ -148,7 +148,7 @@ def _with_place(
     text: dict[str, Guess], kinds: tuple[Mark | None, ...], count: int, parameters: Mapping[str, Any]
 ) -> dict[str, Guess]:
     """Make place in a text for `count` features of each of something else: by placeholders, or by a mask beside it."""
-    marks = tuple(mark._replace(count=count) for mark in kinds if mark is not None)
+    marks = tuple(replace(mark, count=count) for mark in kinds if mark is not None)
     mask = next((name for name in PLACE_MASKS if name in parameters), None)
     if marks:
         length = TOKENS + count * len(marks)

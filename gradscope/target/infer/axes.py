@@ -20,6 +20,7 @@ NDIMS = (  # patterns whose group is the number of axes wanted
     re.compile(r"(\d)-D"),
     re.compile(r"len\(dims\) = (\d)"),
     re.compile(r"batched (\d)D"),
+    re.compile(r"input has to be a (\d)D Tensor"),
 )
 
 
@@ -31,6 +32,8 @@ def by_axes(message: str, candidate: Candidate, hints: Hints) -> Iterator[Lesson
     ):
         index = int(match[2])
         wanted.add(index + 1 if index >= 0 else -index)
+    if "if input is 2D, then offsets has to be None" in message:
+        wanted.add(1)
     if match := re.search(r"too many indices for tensor of dimension (\d)", message):
         wanted.add(int(match[1]) + 1)
     if match := re.search(r"too many values to unpack \(expected (\d)\)", message):

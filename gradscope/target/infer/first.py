@@ -12,20 +12,30 @@ from torch import nn
 from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
-from gradscope.target.infer.reading import first_layers, keys_of, parameters_of_forward, unpacked_into
-from gradscope.target.infer.roles import MASK, Hints, annotated, is_single, usual
+from gradscope.target.infer.opening import opened
+from gradscope.target.infer.reading import first_layers, parameters_of_forward
+from gradscope.target.infer.roles import EDGE_VALUES, MASK, OFFSETS, Hints, along_edges, annotated, is_single, usual
 
+SHAPED = ("float", "ids", "unit", "mask", "trues", "bools")
+"""Kinds of input of which nothing but the shape is to be settled."""
 RANK_COST = 0.8
 """Cost of the second guess for an input against the first."""
 
 
 def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Candidate]]:
     """Yield the candidates that need no trial to be thought of: the best of each input, then others one at a time."""
-    names = _inputs_to_fill(model)
-    options = {
-        name: list(dict.fromkeys(_options(model, name, annotation, hints, i == 0)))
-        for i, (name, annotation) in enumerate(names)
-    }
+    options: dict[str, list[Guess]] = {}
+    shells: dict[str, list[Guess]] = {}
+    for i, parameter in enumerate(_inputs_to_fill(model)):
+        name, annotation = parameter.name, _written(parameter)
+        shell, parts = opened(model, parameter)
+        whole = list(dict.fromkeys(_simple(model, (name,), annotation, hints, i == 0)))
+        options[name] = [shell] if shell is not None else whole
+        if shell is not None:
+            shells[name] = whole
+        for j, (key, written, expressions) in enumerate(parts):
+            part = _simple(model, (key, *expressions), written, hints, i == j == 0)
+            options[f"{name}.{key}"] = list(dict.fromkeys(part))
     if not options:
         yield 0.0, ()
         return
@@ -34,20 +44,21 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
     for name, guesses in options.items():
         for rank, guess in enumerate(guesses[1:], 1):
             yield RANK_COST * rank, tuple({**best, name: guess}.items())
+    for name, guesses in shells.items():  # perhaps it is a tensor after all
+        rest = {n: g for n, g in best.items() if not n.startswith(f"{name}.")}
+        yield from ((RANK_COST * rank, tuple({**rest, name: guess}.items())) for rank, guess in enumerate(guesses, 1))
     masks = [name for name in options if MASK.search(name)]
     for rank in range(1, max((len(options[name]) for name in masks), default=0) if len(masks) > 1 else 0):
         alike = {name: options[name][rank] for name in masks if rank < len(options[name])}
         yield RANK_COST / 2 * rank, tuple({**best, **alike}.items())
 
 
-def _inputs_to_fill(model: nn.Module) -> list[tuple[str, str]]:
-    """The inputs that must be given, by name and annotation; of a forward where all are optional, the first."""
+def _inputs_to_fill(model: nn.Module) -> list[inspect.Parameter]:
+    """The inputs that must be given; of a forward where all are optional, the first."""
     parameters = parameters_of_forward(model)
     plain = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     needed = [p for p in plain if p.default is p.empty] or plain[:1]
-    if not needed and any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return [(next(p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")]
-    return [(p.name, _written(p)) for p in needed]
+    return needed or [p for p in parameters if p.kind is p.VAR_POSITIONAL][:1]
 
 
 def _written(parameter: inspect.Parameter) -> str:
@@ -58,42 +69,52 @@ def _written(parameter: inspect.Parameter) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
-def _options(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
-    """What one input may be, best first."""
-    if keys := keys_of(model, name):
-        yield Guess("dict", parts=tuple((key, next(_simple(model, key, "", hints, False))) for key in keys))
-    if parts := unpacked_into(model, name):
-        yield Guess(
-            "tuple", parts=tuple((part, next(_simple(model, part, "", hints, i == 0))) for i, part in enumerate(parts))
-        )
-    yield from _simple(model, name, annotation, hints, is_first)
+def guesses_for(model: nn.Module, parameter: inspect.Parameter, hints: Hints) -> Iterator[Guess]:
+    """Yield what one input may be, best first."""
+    yield from _simple(model, (parameter.name,), _written(parameter), hints, False)
 
 
-def _simple(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
-    guesses = _undocumented(model, name, annotation, hints, is_first)
-    if (told := hints.documented.get(name)) is not None:
+def _simple(
+    model: nn.Module, names: tuple[str, ...], annotation: str, hints: Hints, is_first: bool
+) -> Iterator[Guess]:
+    """What one input may be, best first; `names` are its name and how forward writes it where it is part of another."""
+    guesses = _undocumented(model, names, annotation, hints, is_first)
+    if (told := hints.documented.get(names[0])) is not None:
         best = next(guesses)
-        yield replace(told, kind=best.kind, high=best.high) if told.kind == UNTOLD else told
+        if told.kind != UNTOLD:
+            yield told
+        elif best.kind in SHAPED:
+            yield replace(best, shape=told.shape)
         yield best
     yield from guesses
 
 
-def _undocumented(model: nn.Module, name: str, annotation: str, hints: Hints, is_first: bool) -> Iterator[Guess]:
-    consumers = list(itertools.islice(first_layers(model, name), 4))
+def _undocumented(
+    model: nn.Module, names: tuple[str, ...], annotation: str, hints: Hints, is_first: bool
+) -> Iterator[Guess]:
+    name = names[0]
+    if OFFSETS.search(name.lower()):
+        yield from usual(name, hints)
+    consumers = list(itertools.islice((layer for written in names for layer in first_layers(model, written)), 4))
     if any(isinstance(m, nn.Embedding) for m in consumers[:1]):
         ids = [_shortened(g, hints) for g in wanted_by(consumers[0])]
         yield from reversed(ids) if is_single(name) else ids
-    yield from annotated(name, annotation)
+    yield from annotated(name, annotation, list(_of_first_layer(model, hints)))
     if MASK.search(name.lower()):
         yield from usual(name, hints)
-    yield from (_shortened(g, hints) for m in consumers for g in itertools.islice(wanted_by(m), 3))
+    wanted = [_shortened(g, hints) for m in consumers for g in itertools.islice(wanted_by(m), 3)]
+    yield from (along_edges(guess) if EDGE_VALUES.search(name.lower()) else guess for guess in wanted)
     yield from usual(name, hints)
     if is_first:
-        first = next(
-            (m for m in model.modules() if next(m.children(), None) is None and any(True for _ in wanted_by(m))), None
-        )
-        yield from (_shortened(g, hints) for g in (itertools.islice(wanted_by(first), 3) if first is not None else ()))
+        yield from _of_first_layer(model, hints)
     yield from _anything(hints)
+
+
+def _of_first_layer(model: nn.Module, hints: Hints) -> Iterator[Guess]:
+    """What the first layer that wants anything wants."""
+    leaves = (m for m in model.modules() if next(m.children(), None) is None)
+    first = next((m for m in leaves if any(True for _ in wanted_by(m))), None)
+    yield from (_shortened(g, hints) for g in (itertools.islice(wanted_by(first), 3) if first is not None else ()))
 
 
 def _shortened(guess: Guess, hints: Hints) -> Guess:

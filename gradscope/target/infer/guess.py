@@ -5,10 +5,12 @@ Shape legend: a dimension of 0 stands for the batch size, which is settled last.
 
 from __future__ import annotations
 
+import types
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -17,10 +19,15 @@ BATCH = 0
 SEED = 20
 BOX = (1, 2, 30, 40)
 """Left, top, right and bottom of a made-up box, in thousandths of a page."""
+TYPES = {
+    "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16, "complex": torch.complex64
+}  # fmt: skip
+"""Kinds of normally distributed numbers of another type than the usual one."""
 Shape = tuple[int, ...]
 
 
-class Mark(NamedTuple):
+@dataclass(frozen=True)
+class Mark:
     """A run of placeholders in every text.
 
     Attributes:
@@ -39,15 +46,16 @@ class Guess:
     """One input.
 
     Attributes:
-        kind: float, ids (integers below `high`), unit (floats in 0..1), mask (ones), bools (False), trues, lengths
-            (`high` each), causal (lower triangle), boxes, marks (where placeholders stand), patches (of all samples in
-            one axis), rows (`value` a sample), list (of tensors), constant (`value`), dict or tuple (of `parts`).
+        kind: float, double, half, bfloat16, complex, ids (integers below `high`), unit (floats in 0..1), mask (ones),
+            blank (zeros), bools (False), trues, lengths (`high` each), starts (0, 1, 2 …), causal (lower triangle),
+            boxes, marks (where placeholders stand), patches (of all samples in one axis), rows (`value` a sample), list
+            and id_list (of tensors), constant (`value`), or one of SHELLS.
         shape: Its dimensions; 0 is the batch size.
         high: One more than the largest id.
         low: The smallest id.
         marks: Placeholders in every text, one run behind the other.
-        value: Of a constant.
-        parts: Named parts of a dict, or numbered ones of a tuple.
+        value: Of a constant; the class of an object.
+        parts: What is inside a shell, by name; `flat` turns them into inputs of their own.
     """
 
     kind: str
@@ -62,14 +70,15 @@ class Guess:
         """Say in words what it is."""
         if self.kind == "constant":
             return repr(self.value)
-        if self.kind in ("dict", "tuple"):
-            return "(" + ", ".join(f"{name}: {part.describe(batch_size)}" for name, part in self.parts) + ")"
         size = "x".join(str(dim or batch_size) for dim in self.shape) or "scalar"
         words = {
             "float": f"{size} normal numbers",
+            **{kind: f"{size} {kind} normal numbers" for kind in TYPES},
             "ids": f"{size} integers below {self.high}",
             "unit": f"{size} numbers in 0..1",
             "mask": f"{size} ones",
+            "blank": f"{size} zeros",
+            "starts": f"{size} numbers 0, 1, 2 …",
             "bools": f"{size} False",
             "trues": f"{size} True",
             "marks": f"{size} placeholder marks",
@@ -79,6 +88,7 @@ class Guess:
             "lengths": f"{size} times the full length {self.high}",
             "causal": f"{size} causal mask",
             "list": f"list of {size} normal numbers",
+            "id_list": f"list of {size} integers below {self.high}",
         }
         return words[self.kind]
 
@@ -87,19 +97,45 @@ Candidate = tuple[tuple[str, Guess], ...]
 """A guess for every input, by name."""
 
 
-def realise(candidate: Candidate, batch_size: int) -> dict[str, Any]:
-    """Return the inputs of a candidate; the global generator does not notice."""
-    return {name: make(guess, batch_size, name) for name, guess in candidate}
+def flat(candidate: Candidate) -> Candidate:
+    """Make every part of a dict, tuple or object an input of its own, called after both: ``batch.image``.
+
+    What is learnt from a failure then reaches the parts as well.
+    """
+    return tuple(entry for name, guess in candidate for entry in _opened(name, guess))
+
+
+def _opened(name: str, guess: Guess) -> Candidate:
+    return ((name, replace(guess, parts=())), *((f"{name}.{key}", part) for key, part in guess.parts))
+
+
+def values_of(candidate: Candidate, batch_size: int) -> dict[str, Any]:
+    """Return the tensors and constants of a flat candidate; the global generator does not notice."""
+    return {name: make(guess, batch_size, name) for name, guess in candidate if guess.kind not in SHELLS}
+
+
+def assembled(candidate: Candidate, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a flat candidate, the parts of a dict, tuple or object put into it."""
+    shells = [(name, guess) for name, guess in candidate if guess.kind in SHELLS]
+    inputs = dict(values)
+    for name, guess in shells:
+        parts = {key.removeprefix(f"{name}."): inputs.pop(key) for key in list(inputs) if key.startswith(f"{name}.")}
+        inputs[name] = SHELLS[guess.kind](guess.value, parts)
+    return {name: inputs[name] for name, _ in candidate if name in inputs}
+
+
+SHELLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "dict": lambda _, parts: parts,
+    "tuple": lambda _, parts: tuple(parts.values()),
+    "object": lambda cls, parts: (cls or types.SimpleNamespace)(**parts),
+}
+"""Kinds of input that only hold others, and how one is made of them."""
 
 
 def make(guess: Guess, batch_size: int, name: str) -> Any:
     """Return one input, the same for the same guess and name."""
     if guess.kind == "constant":
         return guess.value
-    if guess.kind == "dict":
-        return {key: make(part, batch_size, key) for key, part in guess.parts}
-    if guess.kind == "tuple":
-        return tuple(make(part, batch_size, f"{name}.{key}") for key, part in guess.parts)
     generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
     return MAKERS[guess.kind](guess, tuple(dim or batch_size for dim in guess.shape), generator)
 
@@ -108,8 +144,15 @@ def _ids(guess: Guess, shape: Shape, generator: torch.Generator) -> torch.Tensor
     return _marked(torch.randint(guess.low, max(guess.high, guess.low + 1), shape, generator=generator), guess)
 
 
+def _typed(guess: Guess, shape: Shape, generator: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=dtype)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
 MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
     "float": lambda guess, shape, generator: torch.randn(shape, generator=generator),
+    **{kind: partial(_typed, dtype=dtype) for kind, dtype in TYPES.items()},
     "unit": lambda guess, shape, generator: torch.rand(shape, generator=generator),
     "ids": _ids,
     "marks": lambda guess, shape, generator: _marked(torch.zeros(shape, dtype=torch.int64), guess, flags=True),
@@ -117,11 +160,14 @@ MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
     "patches": lambda guess, shape, generator: torch.randn(shape[0] * shape[1], *shape[2:], generator=generator),
     "rows": lambda guess, shape, generator: torch.tensor([guess.value] * shape[0]),
     "mask": lambda guess, shape, generator: torch.ones(shape, dtype=torch.int64),
+    "blank": lambda guess, shape, generator: torch.zeros(shape, dtype=torch.int64),
+    "starts": lambda guess, shape, generator: torch.arange(shape[0]),
     "bools": lambda guess, shape, generator: torch.zeros(shape, dtype=torch.bool),
     "trues": lambda guess, shape, generator: torch.ones(shape, dtype=torch.bool),
     "lengths": lambda guess, shape, generator: torch.full(shape, guess.high),
     "causal": lambda guess, shape, generator: torch.ones(shape).tril(),
     "list": lambda guess, shape, generator: [torch.randn(shape[1:], generator=generator) for _ in range(shape[0])],
+    "id_list": lambda guess, shape, generator: list(_ids(guess, shape, generator)),
 }
 """How each kind of guess becomes a value."""
 
@@ -145,5 +191,12 @@ def as_batch(inputs: Mapping[str, Any], positional: tuple[str, ...]) -> Any:
 
 
 def described(candidate: Candidate, batch_size: int) -> str:
-    """Say in words what a candidate is."""
-    return ", ".join(f"{name} = {guess.describe(batch_size)}" for name, guess in candidate) or "no inputs"
+    """Say in words what a flat candidate is."""
+    told = {}
+    for name, guess in candidate:
+        if guess.kind in SHELLS:
+            inside = [(n.removeprefix(f"{name}."), g) for n, g in candidate if n.startswith(f"{name}.")]
+            told[name] = "(" + ", ".join(f"{key}: {part.describe(batch_size)}" for key, part in inside) + ")"
+        elif not any(name.startswith(f"{shell}.") for shell in told):
+            told[name] = guess.describe(batch_size)
+    return ", ".join(f"{name} = {words}" for name, words in told.items()) or "no inputs"

@@ -12,7 +12,7 @@ import torch
 from gradscope.target.infer.absence import by_absence
 from gradscope.target.infer.axes import by_axes
 from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
-from gradscope.target.infer.guess import BATCH, Candidate, Guess
+from gradscope.target.infer.guess import BATCH, SHELLS, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, wanted_by
 from gradscope.target.infer.placeholders import by_placeholders
 from gradscope.target.infer.roles import Hints
@@ -28,6 +28,12 @@ WANTS_FLOAT = re.compile(
     r"same dtype|Float but found|expected scalar type Float|Input type .*[Ll]ong|floating|not implemented for 'Long'|"
     r"dtype .*int64|normal_?kernel"
 )
+WANTS_TYPE = {
+    "double": re.compile(r"\bDouble|c10::double|float64"),
+    "half": re.compile(r"\bHalf|c10::Half|float16"),
+    "bfloat16": re.compile(r"BFloat16|bfloat16"),
+    "complex": re.compile(r"ComplexFloat|complex"),
+}
 WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 
 
@@ -71,6 +77,9 @@ def _lessons(
     yield from by_axes(message, candidate, hints)
     if WANTS_IDS.search(message):
         yield from each(candidate, lambda g: _to_ids(g, hints), 1.0)
+    for kind in (kind for kind, pattern in WANTS_TYPE.items() if pattern.search(message)):
+        change = partial(_to_type, kind=kind)
+        yield from ((penalty - 0.3, learnt) for penalty, learnt in each(candidate, change, 0.6))
     if WANTS_FLOAT.search(message):
         yield from each(
             candidate, lambda g: replace(g, kind="float") if g.kind in ("ids", "mask", "bools", "trues") else None, 1.0
@@ -96,7 +105,7 @@ def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object])
     ]
     kinds = {name: guess.kind for name, guess in candidate}
     direct = [name for name in direct if kinds.get(name) not in ("patches", "rows")]  # their shapes have a meaning
-    tensors = [name for name, kind in kinds.items() if kind not in ("constant", "dict", "tuple")]
+    tensors = [name for name, kind in kinds.items() if kind not in ("constant", *SHELLS)]
     for name in direct or (tensors if len(tensors) == 1 else []):
         for rank, guess in enumerate(wanted_by(failed.module)):
             yield 0.3 * rank + (0.0 if direct else 1.5), with_guess(candidate, name, guess)
@@ -137,6 +146,10 @@ def _larger(guess: Guess) -> Guess | None:
 
 def _of_smaller_range(guess: Guess) -> Guess | None:
     return replace(guess, high=max(guess.high // 4, 2)) if guess.kind == "ids" else None
+
+
+def _to_type(guess: Guess, kind: str) -> Guess | None:
+    return replace(guess, kind=kind) if guess.kind in ("float", "unit") else None
 
 
 def _to_bools(guess: Guess, kind: str, masks_only: bool) -> Guess | None:

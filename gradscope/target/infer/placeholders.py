@@ -71,7 +71,7 @@ def _with_placeholders(candidate: Candidate, index: int, count: int) -> Candidat
     """Put another number of placeholders into the text, and lengthen or shorten all that is as long as the text."""
     marked = next(g for _, g in candidate if g.marks)
     old = marked.shape[1]
-    marks = (*marked.marks[:index], marked.marks[index]._replace(count=count), *marked.marks[index + 1 :])
+    marks = (*marked.marks[:index], replace(marked.marks[index], count=count), *marked.marks[index + 1 :])
     new = old - marked.marks[index].count + count
     return tuple(
         (name, replace(with_size(g, 1, new), marks=marks if g.marks else ())) if g.shape[1:2] == (old,) else (name, g)

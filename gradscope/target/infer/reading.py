@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import nn
 
 MOST_LEVELS = 12
@@ -50,7 +51,7 @@ def keys_of(model: nn.Module, name: str) -> list[str]:
     tree = _forward_of(model)
     found: dict[str, None] = {}
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Subscript) and _is_name(node.value, name):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_name(node.value, name):
             key = node.slice
         elif (
             isinstance(node, ast.Call)
@@ -65,6 +66,16 @@ def keys_of(model: nn.Module, name: str) -> list[str]:
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
             found[key.value] = None
     return list(found)
+
+
+def attributes_of(model: nn.Module, name: str) -> list[str]:
+    """Return the attributes that forward reads of an input that is no tensor, as in ``data.edge_index``."""
+    tree = _forward_of(model)
+    found: dict[str, None] = {}
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_name(node.value, name):
+            found[node.attr] = None
+    return [attribute for attribute in found if not hasattr(torch.Tensor, attribute)]
 
 
 def unpacked_into(model: nn.Module, name: str) -> list[str]:
@@ -145,4 +156,7 @@ def _rooted_in_self(node: ast.expr) -> bool:
 
 
 def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+    """Whether a node is a variable, or an expression such as ``batch['image']``, as it is written."""
+    if isinstance(node, ast.Name):
+        return node.id == name
+    return isinstance(node, ast.Attribute | ast.Subscript | ast.Call) and ast.unparse(node) == name

@@ -6,8 +6,8 @@ Names are conventions of the field (input_ids, timesteps, mask); structure and e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.layers import DEFAULT_CHANNELS, SIDES, TOKENS, pictures
@@ -47,6 +47,7 @@ IDS = re.compile(
 PICTURE = re.compile(r"im(age|g)s?|pixel|picture|photo|frame|rgb")
 TIME = re.compile(r"^(t|ts|time|times|timesteps?|time_steps?|noise_level|sigmas?|step|steps|noise_labels)$")
 MASK = re.compile(r"mask|pad")
+PADDING = re.compile(r"pad")
 LABEL = re.compile(r"^(y|labels?|targets?|class(es)?|classes|class_labels?|label_ids|categories|cond_labels?)$")
 SIZES = re.compile(r"(image|target|orig(inal)?|spatial)_?(sizes?|shapes?)$")
 PATCHES = 4
@@ -55,6 +56,9 @@ TYPES = re.compile(r"type_ids$")
 """Kinds of token; the first kind always exists."""
 LENGTHS = re.compile(r"len(gth)?s?$")
 EDGES = re.compile(r"edge_?index|^edges?$|adj_t")
+EDGE_VALUES = re.compile(r"^edge_(attr|attrs|weights?|features?|feats?|values?|types?)$|^e_?feats?$")
+GRAPH_IDS = re.compile(r"^(batch|batch_?(idx|index|ids?)|graph_(ids?|index))$")
+OFFSETS = re.compile(r"(^|_)offsets?$")
 ADJACENCY = re.compile(r"^adj|adjacency|^a$|graph")
 STATE = re.compile(r"^(h|hx|h0|hidden|hidden_state|state|states|memory|carry|c0|prev_h)$")
 SEQUENCE = re.compile(
@@ -65,37 +69,19 @@ SEQUENCE = re.compile(
 def usual(name: str, hints: Hints) -> Iterator[Guess]:
     """Yield what an input of that name usually is, best first; nothing where the name says nothing."""
     low = name.lower()
-    if EDGES.search(low):
-        yield Guess("ids", (2, 4 * TOKENS), high=BATCH_NODES)
-    elif MASK.search(low):
-        yield from _masks(hints)
-    elif TIME.search(low):
-        yield Guess("ids", (BATCH,), high=min(1000, hints.vocab or 1000))
-        yield Guess("unit", (BATCH,))
-        yield Guess("unit", (BATCH, 1))
-    elif LABEL.search(low):
-        yield Guess("ids", (BATCH,), high=max(hints.classes, 2))
-        yield Guess("ids", (BATCH, hints.tokens), high=max(hints.classes, hints.vocab, 2))
-    elif TYPES.search(low):
-        yield Guess("ids", (BATCH, hints.tokens), high=1)
-    elif SIZES.search(low):
-        yield Guess("rows", (BATCH,), value=(hints.side or SIDES[0],) * 2)
-        yield Guess("rows", (BATCH,), value=(PATCHES, PATCHES))
-    elif LENGTHS.search(low):
-        yield Guess("lengths", (BATCH,), high=hints.tokens)
-    elif PICTURE.search(low):
-        yield pictures(2, hints.channels or DEFAULT_CHANNELS, hints.side or SIDES[0])
-    elif IDS.search(low) and hints.vocab:
-        yield Guess("ids", (BATCH, hints.tokens), high=hints.vocab)
-    elif ADJACENCY.search(low):
-        yield Guess("unit", (BATCH, BATCH))
-        yield Guess("unit", (BATCH, TOKENS, TOKENS))
-    elif STATE.search(low) and hints.width:
-        yield Guess("float", (BATCH, hints.width))
-    elif SEQUENCE.search(low) and hints.width:
-        yield Guess("float", (BATCH, hints.tokens, hints.width))
+    if MASK.search(low):
+        yield from _masks(low, hints)
+        return
+    yield from next((make(hints) for pattern, make in USUAL if pattern.search(low)), [])
 
 
+def along_edges(guess: Guess) -> Guess:
+    """Give one row to every edge of a graph instead of to every sample."""
+    return replace(guess, shape=(NUM_EDGES, *guess.shape[1:]))
+
+
+NUM_EDGES = 4 * TOKENS
+"""Edges of a made-up graph."""
 BATCH_NODES = 2
 """Node numbers that exist in a graph of any batch size the search uses."""
 
@@ -105,7 +91,10 @@ def is_single(name: str) -> bool:
     return bool(TIME.search(name.lower()) or LABEL.search(name.lower()))
 
 
-def _masks(hints: Hints) -> Iterator[Guess]:
+def _masks(name: str, hints: Hints) -> Iterator[Guess]:
+    if PADDING.search(name):  # it tells what to leave out
+        yield Guess("bools", (BATCH, hints.tokens))
+        yield Guess("blank", (BATCH, hints.tokens))
     yield Guess("mask", (BATCH, hints.tokens))
     yield Guess("trues", (BATCH, hints.tokens))
     yield Guess("bools", (BATCH, hints.tokens))
@@ -116,8 +105,8 @@ def _masks(hints: Hints) -> Iterator[Guess]:
     yield Guess("constant", value=None)
 
 
-def annotated(name: str, annotation: str) -> Iterator[Guess]:
-    """Yield what the annotation of an input settles."""
+def annotated(name: str, annotation: str, inside: Sequence[Guess] = ()) -> Iterator[Guess]:
+    """Yield what the annotation of an input settles; `inside` is what a list of tensors may hold."""
     name, annotation = name.lower(), annotation.lower()
     if re.fullmatch(r"(builtins\.)?int", annotation):
         yield Guess("constant", value=3 if "step" in name or "n_" in name or "num" in name else 1)
@@ -125,5 +114,52 @@ def annotated(name: str, annotation: str) -> Iterator[Guess]:
         yield Guess("constant", value=0.5)
     elif re.fullmatch(r"(builtins\.)?bool", annotation):
         yield Guess("constant", value=False)
-    elif "list[" in annotation and "tensor" in annotation:
+    elif re.search(r"(list|sequence|iterable)\[.*tensor", annotation):
+        for guess in inside:
+            yield replace(guess, kind="id_list" if guess.kind == "ids" else "list")
         yield Guess("list", (BATCH, DEFAULT_CHANNELS, 64, 64))
+
+
+def _times(hints: Hints) -> list[Guess]:
+    ids = Guess("ids", (BATCH,), high=min(1000, hints.vocab or 1000))
+    return [ids, Guess("unit", (BATCH,)), Guess("unit", (BATCH, 1))]
+
+
+def _labels(hints: Hints) -> list[Guess]:
+    each = Guess("ids", (BATCH, hints.tokens), high=max(hints.classes, hints.vocab, 2))
+    return [Guess("ids", (BATCH,), high=max(hints.classes, 2)), each]
+
+
+def _sizes(hints: Hints) -> list[Guess]:
+    return [Guess("rows", (BATCH,), value=(side, side)) for side in (hints.side or SIDES[0], PATCHES)]
+
+
+def _edge_values(hints: Hints) -> list[Guess]:
+    return [Guess("unit", (NUM_EDGES,)), Guess("float", (NUM_EDGES, hints.width or TOKENS))]
+
+
+def _states(hints: Hints) -> list[Guess]:
+    return [Guess("float", (BATCH, hints.width))] if hints.width else []
+
+
+def _sequences(hints: Hints) -> list[Guess]:
+    return [Guess("float", (BATCH, hints.tokens, hints.width))] if hints.width else []
+
+
+USUAL: tuple[tuple[re.Pattern[str], Callable[[Hints], list[Guess]]], ...] = (
+    (EDGES, lambda h: [Guess("ids", (2, NUM_EDGES), high=BATCH_NODES)]),
+    (EDGE_VALUES, _edge_values),
+    (GRAPH_IDS, lambda h: [Guess("ids", (BATCH,), high=BATCH_NODES)]),
+    (OFFSETS, lambda h: [Guess("starts", (BATCH,))]),
+    (TIME, _times),
+    (LABEL, _labels),
+    (TYPES, lambda h: [Guess("ids", (BATCH, h.tokens), high=1)]),
+    (SIZES, _sizes),
+    (LENGTHS, lambda h: [Guess("lengths", (BATCH,), high=h.tokens)]),
+    (PICTURE, lambda h: [pictures(2, h.channels or DEFAULT_CHANNELS, h.side or SIDES[0])]),
+    (IDS, lambda h: [Guess("ids", (BATCH, h.tokens), high=h.vocab)] if h.vocab else []),
+    (ADJACENCY, lambda h: [Guess("unit", (BATCH, BATCH)), Guess("unit", (BATCH, TOKENS, TOKENS))]),
+    (STATE, _states),
+    (SEQUENCE, _sequences),
+)
+"""What inputs usually are, by the first pattern that is found in their names."""

@@ -10,11 +10,14 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from gradscope.target.infer.changes import Lesson
 from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.guess import Candidate, described
 from gradscope.target.infer.hints import read_hints
+from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.trial import Outcome
 from gradscope.target.infer.trials import TRIAL_BATCH, Trials
+from gradscope.target.infer.whole import filled, turned
 from gradscope.target.inputs.arrange import unwrapped
 from gradscope.target.losses.leaves import named_tensors
 from gradscope.target.subject import Origin
@@ -83,13 +86,13 @@ def search_inputs(
     second_best: Candidate | None = None
     left = MOST_AFTER_NON_FINITE
     for entry in search.candidates():
-        outcome, batch = search.run(entry.candidate, TRIAL_BATCH)
+        outcome, _ = search.run(entry.candidate, TRIAL_BATCH)
         if outcome.worked and outcome.output is not None:
             if _is_finite(outcome.output):
                 return _settled(search, entry.candidate, fresh)
             second_best = second_best or entry.candidate
         else:
-            search.learn(entry, outcome, batch)
+            search.learn(entry, outcome)
         left -= second_best is not None
         if not left:
             break
@@ -99,7 +102,8 @@ def search_inputs(
 
 
 def _settled(search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module | None]) -> Inferred:
-    """Settle the batch size: the largest usual one that a step can afford and that goes through as well."""
+    """Settle what else to fill, and the batch size: the largest usual one that a step can afford and that works."""
+    candidate = _whole(search, candidate)
     cost = _cost(search, candidate)
     affordable = [size for size in BATCH_SIZES if cost * size <= 1.0 or size == FEWEST]
     for size in dict.fromkeys((*affordable, TRIAL_BATCH, 1)):
@@ -108,6 +112,18 @@ def _settled(search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module
         if outcome.worked:
             return Inferred(batch, _origin(candidate, size), outcome)
     return Inferred(batch, _origin(candidate, TRIAL_BATCH), outcome)
+
+
+def _whole(search: Trials, candidate: Candidate) -> Candidate:
+    """Fill inputs that parts of the model wait for, and turn masks the right way round."""
+
+    def run(trial: Candidate) -> Outcome:
+        return search.run(trial, TRIAL_BATCH, gradients=True)[0]
+
+    def teach(outcome: Outcome, trial: Candidate) -> list[Lesson]:
+        return list(lessons(outcome, trial, search.hints, search.values, search.accepted))
+
+    return turned(filled(unwrapped(search.model), search.hints, candidate, run, teach), run)
 
 
 def _cost(search: Trials, candidate: Candidate) -> float:

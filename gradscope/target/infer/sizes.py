@@ -74,7 +74,7 @@ def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
                     if 0 < near != shape[-1]:
                         yield replace(guess, shape=(*shape[:2], *[near] * sides))
         return
-    if not shape or guess.kind in ("constant", "dict", "tuple"):
+    if not shape:
         return
     if (last := shape[-1] + want - got) > 0 and len(shape) > 1:
         yield with_size(guess, len(shape) - 1, last)  # concatenated with something of a fixed size

@@ -14,7 +14,7 @@ from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
-from gradscope.target.infer.guess import Candidate, Guess, as_batch, described, realise
+from gradscope.target.infer.guess import Candidate, Guess, as_batch, assembled, described, flat, values_of
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.reading import parameters_of_forward
@@ -60,6 +60,8 @@ class Trials:
             for p in parameters_of_forward(unwrapped(model))
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         )
+        self.values: dict[str, Any] = {}
+        """The tensors of the last trial, by name."""
         self.failures: list[tuple[Candidate, str]] = []
         self._silent: Candidate | None = None
         """What the forward ran with, and returned nothing."""
@@ -70,12 +72,13 @@ class Trials:
         self._seconds = 0.0
         self._most_trials, self._most_seconds = most_trials, most_seconds
         self._attempt = run
-        self._accepted = signature_of(model).keywords
+        self.accepted = signature_of(model).keywords
         for penalty, candidate in first:
             self._push(self._guessed, Entry(penalty, next(self._count), candidate))
 
     def _push(self, queue: list[Entry], entry: Entry) -> None:
         """Queue a candidate that was not queued before."""
+        entry.candidate = flat(entry.candidate)
         if entry.candidate not in self._seen and all(_is_sane(guess) for _, guess in entry.candidate):
             self._seen.add(entry.candidate)
             heapq.heappush(queue, entry)
@@ -95,7 +98,8 @@ class Trials:
 
     def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
         """Try a candidate; a model that differentiates inside its forward is given gradients."""
-        batch = as_batch(realise(candidate, batch_size), self.positional)
+        self.values = values_of(candidate, batch_size)
+        batch = as_batch(assembled(candidate, self.values), self.positional)
         if self._attempt is not None:
             outcome = self._attempt(batch) or Outcome()
         else:
@@ -105,17 +109,15 @@ class Trials:
         self._seconds += outcome.seconds
         return outcome, batch
 
-    def learn(self, entry: Entry, outcome: Outcome, batch: Any) -> None:
-        """Queue what a failure suggests; changes that got the forward further are followed first."""
+    def learn(self, entry: Entry, outcome: Outcome) -> None:
+        """Queue what the failure of the last trial suggests; changes that got the forward further come first."""
         self.failures.append((entry.candidate, message_of(outcome.error or ValueError("no output"))))
         if outcome.error is None:
             self._silent = entry.candidate
             return
-        names = [name for name, _ in entry.candidate]
-        inputs = batch if isinstance(batch, dict) else dict(zip(names, batch, strict=False))
         progress = len(outcome.entered)
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
-        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, inputs, self._accepted):
+        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, self.values, self.accepted):
             cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
             self._push(self._learnt, Entry(cost, next(self._count), learnt, progress))
         traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward

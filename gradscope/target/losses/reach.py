@@ -29,15 +29,21 @@ def covering(outputs: dict[str, torch.Tensor], model: nn.Module) -> list[str]:
     """
     parameters = {id(p) for p in model.parameters() if p.requires_grad}
     behind = {path: _behind(tensor, parameters) for path, tensor in outputs.items()}
-    reached = {path: found for path, (found, _) in behind.items()}
-    order = sorted(outputs, key=lambda path: (-len(reached[path]), _rank(path), -behind[path][1]))
+    reach = {path: found for path, (found, _) in behind.items()}
+    order = sorted(outputs, key=lambda path: (-len(reach[path]), _rank(path), -behind[path][1]))
     chosen: list[str] = []
     covered: set[int] = set()
     for path in order:
-        if not chosen or reached[path] - covered:
+        if not chosen or reach[path] - covered:
             chosen.append(path)
-            covered |= reached[path]
+            covered |= reach[path]
     return chosen
+
+
+def reached(outputs: dict[str, torch.Tensor], model: nn.Module) -> set[int]:
+    """Return the ids of the trainable parameters that some output depends on."""
+    parameters = {id(p) for p in model.parameters() if p.requires_grad}
+    return set().union(*(_behind(tensor, parameters)[0] for tensor in outputs.values()))
 
 
 def _rank(path: str) -> int:
