@@ -24,6 +24,8 @@ ENTRY = re.compile(r"^\s*[-*]?\s*`*(\w+)`*\s*[(:](.*)$")
 SAID = re.compile(r"(?:shapes?|sizes?)\b\W{0,4}[(\[]([^()\[\]]*)[)\]]", re.IGNORECASE)
 BARE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 """A shape, said to be one or not: then an axis of it must be called what axes are called."""
+WORDS = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
+"""An axis: a name or a number, or a sum or product of such."""
 TYPED = re.compile(r"(Float|Int|Long|Bool|Half|Double|Complex|Integer|Num|Real|Inexact)(?=Tensor|\[|\b)")
 WRITTEN = re.compile(r"(?P<type>\w+)\[[\w.]*(?:Tensor|Array)\s*,\s*['\"](?P<dims>[^'\"]*)['\"]\]")
 
@@ -76,7 +78,7 @@ def _axes_in(words: str) -> list[str]:
     said = SAID.search(words)
     for match in [said] if said else BARE.finditer(words):
         dims = [dim.strip() for dim in match[1].split(",") if dim.strip()]
-        is_list_of_words = all(dim.replace(".", "").isalnum() or dim.isidentifier() for dim in dims)
+        is_list_of_words = all(WORDS.fullmatch(dim) for dim in dims)
         if dims and (said or (len(dims) > 1 and is_list_of_words and any(map(_axis_of, dims)))):
             return dims
     return []

@@ -16,6 +16,8 @@ import torch
 
 BATCH = 0
 """Stands for the batch size in a guessed shape."""
+TRIAL_BATCH = 4
+"""Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
 SEED = 20
 BOX = (1, 2, 30, 40)
 """Left, top, right and bottom of a made-up box, in thousandths of a page."""

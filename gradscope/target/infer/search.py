@@ -12,11 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gradscope.target.infer.changes import Lesson
 from gradscope.target.infer.first import first_candidates
-from gradscope.target.infer.guess import Candidate, described
+from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, described
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.trial import Outcome
-from gradscope.target.infer.trials import TRIAL_BATCH, Trials
+from gradscope.target.infer.trials import Trials
 from gradscope.target.infer.whole import filled, turned
 from gradscope.target.inputs.arrange import unwrapped
 from gradscope.target.losses.leaves import named_tensors

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
-from gradscope.target.infer.guess import BATCH, Candidate, Guess
+from gradscope.target.infer.guess import BATCH, TRIAL_BATCH, Candidate, Guess
 
 COARSE = 16
 """Sides that patches and strides usually divide."""
@@ -52,6 +52,8 @@ def resized(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:
     if len({name for name, _, _ in exact}) > 1:
         yield 0.3, tuple((n, replace(g, shape=tuple(want if d == got else d for d in g.shape))) for n, g in candidate)
     for name, guess, axis in exact:
+        if want == TRIAL_BATCH and axis == 1 and guess.kind == "ids" and len(guess.shape) == 2:  # noqa: PLR2004  # B x T
+            yield 0.1, with_guess(candidate, name, replace(guess, shape=guess.shape[:1]))  # one number a sample
         yield 0.2, with_guess(candidate, name, with_size(guess, axis, want))
         if len(guess.shape) >= 4 and axis >= 2:  # noqa: PLR2004  # the sides of a picture go together
             yield (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,15 +15,13 @@ from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
-from gradscope.target.infer.guess import Candidate, Guess, as_batch, assembled, described, flat, values_of
+from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, Guess, as_batch, assembled, described, flat, values_of
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.inputs.arrange import signature_of, unwrapped
 
-TRIAL_BATCH = 4
-"""Samples in a trial: few, but more than BatchNorm needs, and a number that layers seldom have as a size."""
 LESSON_COST = 0.4
 """Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
 MOST_GAIN, GAIN_BONUS = 20, 0.1
@@ -67,7 +66,8 @@ class Trials:
         """What the forward ran with, and returned nothing."""
         self._guessed: list[Entry] = []
         self._learnt: list[Entry] = []
-        self._seen: set[Candidate] = set()
+        self._seen: dict[Candidate, float] = {}
+        """The least cost at which each candidate was queued; minus infinity once it is tried."""
         self._count = itertools.count()
         self._seconds = 0.0
         self._most_trials, self._most_seconds = most_trials, most_seconds
@@ -77,10 +77,11 @@ class Trials:
             self._push(self._guessed, Entry(penalty, next(self._count), candidate))
 
     def _push(self, queue: list[Entry], entry: Entry) -> None:
-        """Queue a candidate that was not queued before."""
+        """Queue a candidate that was not tried before, nor queued for less."""
         entry.candidate = flat(entry.candidate)
-        if entry.candidate not in self._seen and all(_is_sane(guess) for _, guess in entry.candidate):
-            self._seen.add(entry.candidate)
+        is_new = entry.cost < self._seen.get(entry.candidate, math.inf)
+        if is_new and all(_is_sane(guess) for _, guess in entry.candidate):
+            self._seen[entry.candidate] = entry.cost
             heapq.heappush(queue, entry)
 
     def candidates(self) -> Iterator[Entry]:
@@ -94,7 +95,10 @@ class Trials:
             queues = [queue for queue in (self._guessed, self._learnt) if queue]
             if not queues:
                 return
-            yield heapq.heappop(queues[0] if turn % GUESS_EVERY == 0 else min(queues))
+            entry = heapq.heappop(queues[0] if turn % GUESS_EVERY == 0 else min(queues))
+            if self._seen[entry.candidate] != -math.inf:
+                self._seen[entry.candidate] = -math.inf
+                yield entry
 
     def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
         """Try a candidate; a model that differentiates inside its forward is given gradients."""
