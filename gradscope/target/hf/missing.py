@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from gradscope.target.hf.settings import UNREADABLE, read_setting
-from gradscope.target.hf.sizes import HIGHEST_ID
+from gradscope.target.hf.sizes import HIGHEST_ID, PLACEHOLDER_ID
 
 ASKED = re.compile(r"self\.config\.(\w+_token_(?:id|index))\b")
 LOWEST_GIVEN = HIGHEST_ID - 32
@@ -17,8 +17,12 @@ LOWEST_GIVEN = HIGHEST_ID - 32
 
 
 def name_missing_tokens(config: Any, cls: type) -> None:
-    """Give ids of their own to the special tokens that a model's source reads and its configuration lacks."""
-    names = [name for name in _asked_for(cls.__module__) if read_setting(config, name) is UNREADABLE]
+    """Give ids of their own to the special tokens that a model's source reads and its configuration lacks.
+
+    Placeholders are left out: a kind of input that the configuration has no token for is not put into a text.
+    """
+    asked = (name for name in _asked_for(cls.__module__) if not PLACEHOLDER_ID.match(name))
+    names = [name for name in asked if read_setting(config, name) is UNREADABLE]
     for rank, name in enumerate(names):
         setattr(config, name, LOWEST_GIVEN - rank)
 
