@@ -49,7 +49,7 @@ def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float)
     where = ""
     if cut is not None:
         at = f" ({cut.file}:{cut.line})" if cut.file and cut.line else ""
-        inside = f" in `{cut.module or 'the model'}`" if cut.module or not at else ""
+        inside = "" if at else f" in `{cut.module or 'the model'}`"  # one line may be that of many modules
         where = f": the graph is cut by {cut.op or 'an operation'}{inside}{at}"
     return Finding(
         code="GS106",

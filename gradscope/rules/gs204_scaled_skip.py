@@ -35,15 +35,14 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
 
 def _multiplying(facts: Facts, sites: Sequence[Site], decades: float, thresholds: Levels) -> Finding:
     first = sites[0]
-    verb = "attenuate" if decades < 0 else "amplify"
     return site_finding(
         facts,
         "GS204",
         "warning",
         first,
-        f"Constant factors on {len(sites)} skips (here {first.skip_scale:g}) multiply over depth: they {verb} "
-        "stream and "
-        f"gradient {factor(decades)} times ({signed(decades)} decades).",
+        f"Constant factors on {len(sites)} skips (here {first.skip_scale:g}) multiply over depth: along the skips "
+        f"alone stream and gradient become {factor(decades)} times {'smaller' if decades < 0 else 'larger'} "
+        f"({signed(decades)} decades), and what arrives has come through the branches.",
         {
             "skip_scale": first.skip_scale,
             "decades": decades,

@@ -1,5 +1,8 @@
 import pytest
+import torch
+from torch import nn
 
+import gradscope
 from gradscope.record import TABLES, empty_table
 from gradscope.rules import diagnose
 from tests.rules.altered import copied, edit, rename, silence
@@ -200,3 +203,25 @@ def test_all_zero_gradients_in_float16_are_underflow_not_death():
     everything = {f"{name}.{kind}" for name, has in DEAD.items() if has for kind in ("weight", "bias")}
     recording = rename(chain(DEAD, set(DEAD), everything, dtype="float16"), dtype="float16")
     assert not found(recording, "GS105")
+
+
+def test_what_is_written_through_a_chosen_mask_is_cut_off_from_the_chooser():
+    """A hard router without weights: `y[mask] = expert(x[mask])` computes with the mask and returns nothing."""
+
+    class Router(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.choose = nn.Linear(8, 2)
+            self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+
+        def forward(self, x):
+            chosen, y = self.choose(x).argmax(-1), torch.zeros_like(x)
+            for number, expert in enumerate(self.experts):
+                mask = chosen == number
+                y[mask] = expert(x[mask])
+            return x + y
+
+    inspection = gradscope.inspect(Router(), torch.randn(16, 8), lambda out, _: out.square().mean())
+    (finding,) = (finding for finding in inspection.findings if finding.code == "GS106")
+    assert (finding.module, finding.evidence["cut_operation"]) == ("choose", "argmax")
+    assert inspection.verdict == "at-risk"

@@ -50,12 +50,23 @@ def test_all_of_them_leave_no_trace_and_repeat() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_a_model_that_refuses_a_part_of_its_batch_is_confessed() -> None:
-    class Picky(nn.Sequential):
-        def forward(self, x: Tensor) -> Tensor:
-            assert len(x) == 16, "I want sixteen"
-            return super().forward(x)
+class Picky(nn.Sequential):
+    wanted = 16
 
+    def forward(self, x: Tensor) -> Tensor:
+        assert len(x) == self.wanted, "I want all"
+        return super().forward(x)
+
+
+def test_a_model_that_refuses_a_part_of_its_batch_is_measured_on_the_whole() -> None:
     found = measure(Picky(nn.Linear(8, 8), nn.Linear(8, 8)), torch.randn(16, 8))
-    assert ("jacobian_anisotropy", "AssertionError: I want sixteen") in found.confessions
+    assert found.confessions == [("gradient_cosine", "AssertionError: I want all")]
+    assert {"jacobian_anisotropy", "amplification", "shattering_cosine"} <= {o.metric for o in found.observations}
+
+
+def test_what_a_model_refuses_on_any_batch_is_confessed() -> None:
+    model = Picky(nn.Linear(8, 8), nn.Linear(8, 8))
+    model.wanted = 15
+    found = measure(model, torch.randn(16, 8))
+    assert ("jacobian_anisotropy", "AssertionError: I want all") in found.confessions
     assert not found.observations

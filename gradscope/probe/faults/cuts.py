@@ -115,7 +115,7 @@ class CutFinder(LingeringMode):
         sources = [_source(tensor) for tensor in inputs if tensor.requires_grad]  # before detach_ acts
         result = call(*args, **kwargs)
         taints = set().union(*map(self._taint_of, inputs))
-        outputs = list(tensors_in(result, attributes=False))
+        outputs = list(tensors_in(args[:1] if name == "__setitem__" else result, attributes=False))
         cut = {self._note(name, sources)} if sources and (_ends(outputs) or name in _TO_NUMBERS) else set()
         if name in _TO_NUMBERS:
             self.escaped |= taints | cut

@@ -1,7 +1,7 @@
 """The measurements that take passes of their own, after a watched step, on a part of its batch.
 
 They leave no trace: buffers and random state are put back, ``.grad`` is never written, noise comes from a generator of
-their own. What fails on a part of the batch (models that want their full batch) is confessed, not raised.
+their own. What fails on a part of the batch is measured on the whole of it (a part of a graph is none), or confessed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from gradscope.probe.signals.observer import Observation
 from gradscope.probe.signals.shattering import shattering_cosine
 from gradscope.probe.signals.subbatch import batch_size, fresh, part
 
+Found = TypeVar("Found")
 FindEnds = Callable[[Callable[[], Any]], "tuple[StreamEnd, StreamEnd] | None"]
 """Runs a forward and returns the two ends of its stream, None where it has no stream."""
 
@@ -77,12 +78,13 @@ def measure_passes(
     found = Passes()
     size = batch_size(batch)
     few = batch if size is None else part(batch, 0, sub_batch_size(size))
+    batches = (few, batch) if few is not batch else (batch,)
     generator = torch.Generator().manual_seed(_SEED)
     with untouched(model), torch.enable_grad():
         if find_ends is not None:
-            found.attempt("jacobian_anisotropy", lambda: _jacobian(found, forward, few, size, find_ends, generator))
+            found.attempt("jacobian_anisotropy", lambda: _jacobian(found, forward, batches, size, find_ends, generator))
         if deep:
-            _deep(found, model, forward, loss, batch, few, generator)
+            _deep(found, model, forward, loss, batches, generator)
     return found
 
 
@@ -91,29 +93,38 @@ def _deep(
     model: nn.Module,
     forward: Callable[[Any], Any],
     loss: Callable[[Any], Tensor],
-    batch: Any,
-    few: Any,
+    batches: tuple[Any, ...],
     generator: torch.Generator,
 ) -> None:
     dear: tuple[tuple[str, Callable[[], float | None], str], ...] = (
         (
             "amplification",
-            lambda: amplification(model, lambda: forward(fresh(few)), generator),
+            lambda: _on_first(batches, lambda some: amplification(model, lambda: forward(fresh(some)), generator)),
             "the output has no tensor or is zero",
         ),
         (
             "shattering_cosine",
-            lambda: shattering_cosine(forward, few, generator),
+            lambda: _on_first(batches, lambda some: shattering_cosine(forward, some, generator)),
             "the input has no floating tensor",
         ),
         (
             "gradient_cosine",
-            lambda: gradient_cosine(model, lambda half: loss(fresh(half)), batch),
+            lambda: gradient_cosine(model, lambda half: loss(fresh(half)), batches[-1]),
             "the batch has one sample, or no gradient",
         ),
     )
     for metric, measure, why_not in dear:
         found.attempt(metric, partial(_keep, found, metric, measure, why_not))
+
+
+def _on_first(batches: tuple[Any, ...], measure: Callable[[Any], Found]) -> Found:
+    """Measure on the first batch that the model takes."""
+    for batch in batches[:-1]:
+        try:
+            return measure(batch)
+        except Exception:  # whatever it is, the last batch, the whole one, decides
+            continue
+    return measure(batches[-1])
 
 
 def _keep(found: Passes, metric: str, measure: Callable[[], float | None], why_not: str) -> None:
@@ -123,12 +134,12 @@ def _keep(found: Passes, metric: str, measure: Callable[[], float | None], why_n
 def _jacobian(
     found: Passes,
     forward: Callable[[Any], Any],
-    batch: Any,
+    batches: tuple[Any, ...],
     size: int | None,
     find_ends: FindEnds,
     generator: torch.Generator,
 ) -> None:
-    ends = find_ends(lambda: forward(fresh(batch)))
+    ends = _on_first(batches, lambda some: find_ends(lambda: forward(fresh(some))))
     if ends is None:
         found.confessions.append(("jacobian_anisotropy", "the two ends of a stream from input to loss were not found"))
         return
