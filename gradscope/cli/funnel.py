@@ -6,12 +6,10 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-
-import typer
-from typer.main import get_command
+from collections.abc import Callable, Sequence
 
 from gradscope.cli.debugging import debug_wanted
+from gradscope.cli.direct import direct
 from gradscope.cli.emit import close_quietly
 from gradscope.errors import EXIT_CLEAN, EXIT_ERROR, EXIT_INTERRUPTED, GradscopeError
 
@@ -26,17 +24,13 @@ def _complain(error: GradscopeError) -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Parse the command line, run the command and return the exit code; raises nothing a user can cause."""
-    from gradscope.cli.app import app
-
     if "_GRADSCOPE_COMPLETE" in os.environ:  # the shell asks for completions: typer's own way through
+        from gradscope.cli.app import app
+
         app()
+    run = direct(arguments) or _parsed(arguments)
     try:
-        command = get_command(app)
-        with command.make_context(PROGRAM, list(arguments) or ["--help"]) as context:
-            code = command.invoke(context)
-        return code if isinstance(code, int) else EXIT_CLEAN
-    except typer.Exit as ended:
-        return ended.exit_code
+        return run()
     except GradscopeError as error:
         _complain(error)
         _debug()
@@ -61,6 +55,25 @@ def run_command(arguments: Sequence[str]) -> int:
         return EXIT_ERROR
     finally:
         close_quietly(sys.stdout)
+
+
+def _parsed(arguments: Sequence[str]) -> Callable[[], int]:
+    """Load the parser and return what parses a command line and runs its command."""
+    import typer
+    from typer.main import get_command
+
+    from gradscope.cli.app import app
+
+    def run() -> int:
+        command = get_command(app)
+        try:
+            with command.make_context(PROGRAM, list(arguments) or ["--help"]) as context:
+                code = command.invoke(context)
+        except typer.Exit as ended:
+            return ended.exit_code
+        return code if isinstance(code, int) else EXIT_CLEAN
+
+    return run
 
 
 def _unexpected(error: BaseException) -> int:

@@ -8,11 +8,7 @@ from typing import Annotated
 import typer
 
 from gradscope.cli.debugging import remember_debug
-from gradscope.cli.reading import read_recording
-from gradscope.cli.results import check_format, check_writable, save, show
-from gradscope.errors import EXIT_CLEAN
-from gradscope.gate.outcome import Outcome
-from gradscope.rules.verdict import diagnose
+from gradscope.cli.reported import print_run
 
 HELP = """
 Show a saved run again, in any format. Needs no torch.
@@ -47,10 +43,4 @@ def report(
     ] = False,
 ) -> int:
     """Judge the saved run with today's rules and print it."""
-    check_format(output_format)
-    check_writable(html, output, output_file)
-    recording = read_recording(run)
-    diagnosis = diagnose(recording)
-    save(recording, diagnosis, output, html)
-    show([Outcome(str(run), recording, diagnosis)], output_format, output_file, show_all=show_all)
-    return EXIT_CLEAN
+    return print_run(run, html, output, output_format, output_file, show_all=show_all)

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gradscope.cli.debugging import remember_debug
 from gradscope.cli.emit import emit
-from gradscope.cli.explain import rule_object
+from gradscope.cli.explained import rule_object
 from gradscope.errors import EXIT_CLEAN
 from gradscope.report.console import rendered
 from gradscope.report.rulebook import ALL_RULES

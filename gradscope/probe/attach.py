@@ -54,7 +54,7 @@ class StepWatch(BackwardListener):
         self.tracker = tracker
         self.rows = rows
         self.outputs = Outputs(rows)
-        self.parameters = Parameters(model, rows)
+        self.parameters = Parameters(model, rows, signals.parameters if signals is not None else None, traced=guest)
         self.num_backwards = 0
         self.roots: list[Handle | None] = []
         """The losses that backward passes started from, as they were (scaled)."""

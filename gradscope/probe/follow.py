@@ -12,7 +12,7 @@ from torch import nn
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.closer import note_births_of_loop, note_zeros_of_loop, write_cuts
 from gradscope.probe.session import Outcome, Session
-from gradscope.probe.watching import calls, optimizing
+from gradscope.probe.watching import calling, optimizing
 from gradscope.probe.watching.optimizers import learning_rate
 from gradscope.probe.watching.optimizing import OptimizerListener
 from gradscope.probe.watching.parameters import traces
@@ -190,13 +190,13 @@ class Follower(OptimizerListener):
         if not self._wanted(self.number):
             if self._by_hand is not None:
                 self._left = traces(self.session.model)
-                calls.station(self._forward_by_hand)
-                self._stack.callback(calls.dismiss, self._forward_by_hand)
+                calling.station(self._forward_by_hand)
+                self._stack.callback(calling.dismiss, self._forward_by_hand)
             return
         with ExitStack() as stack:
             self.watch = stack.enter_context(self.session.step(self.number))
-            calls.station(self._forward)
-            stack.callback(calls.dismiss, self._forward)
+            calling.station(self._forward)
+            stack.callback(calling.dismiss, self._forward)
             optimizing.listen_closely(self)
             stack.callback(optimizing.forget_closely, self)
             self._stack = stack.pop_all()

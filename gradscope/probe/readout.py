@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.signals.observer import Histogram, Observation
+from gradscope.probe.structure.along import Station
+from gradscope.probe.structure.streams import SiteNumbers, StationNumbers
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.rows import Handle
 from gradscope.probe.watching.tables import Tables
@@ -33,13 +35,13 @@ def write_calls(tables: Tables, step: int, watch: StepWatch, number: Number, inv
     """
     calls = watch.tracker.calls
     tables.add_calls(calls)
-    for call in calls:
-        output = watch.outputs.main(call)
-        if output is not None:
-            tables.add(
-                "call_stats", step=step, call=tables.row_of_call(call), num_elements=output.num_elements,
-                forward_norm=number(output.forward), grad_norm=times(number(output.gradient), inverse_scale),
-            )  # fmt: skip
+    main, row_of = watch.outputs.main, tables.row_of_call
+    rows = [
+        (row_of(call), output.num_elements, number(output.forward), times(number(output.gradient), inverse_scale))
+        for call in calls
+        if (output := main(call)) is not None
+    ]
+    tables.add_rows("call_stats", rows, ("call", "num_elements", "forward_norm", "grad_norm"), step=step)
 
 
 def write_structure(tables: Tables, structure: Structure) -> None:
@@ -74,24 +76,40 @@ def write_stream(
     assert stream is not None
     assert stream.structure is not None
     sites, stations = stream.structure.rows_in(first)
-    for site, seen in zip(sites, stream.site_numbers(), strict=True):
-        if site is None:
-            continue
-        skip, branch = (times(number(handle), inverse_scale) for handle in (seen.skip_grad_norm, seen.branch_grad_norm))
-        dot = times(number(seen.dot), inverse_scale**2)
-        tables.add(
-            "site_stats", step=step, site=site, skip_norm=number(seen.skip_norm), branch_norm=number(seen.branch_norm),
-            out_norm=number(seen.out_norm), grad_norm=times(number(seen.grad_norm), inverse_scale),
-            skip_grad_norm=skip, branch_grad_norm=branch, cosine=_cosine(dot, skip, branch),
-        )  # fmt: skip
-    for row, station, read in zip(stations, stream.structure.stations, stream.station_numbers(), strict=True):
-        output = None if station.call is None else watch.outputs.main(station.call)
-        forward = read.forward_norm if read.forward_norm is not None else output.forward if output is not None else None
-        if row is not None:
-            tables.add(
-                "stream_stats", step=step, station=row, num_elements=read.num_elements, forward_norm=number(forward),
-                grad_norm=times(number(read.grad_norm), inverse_scale),
-            )  # fmt: skip
+    found = [
+        (site, *_site_row(seen, number, inverse_scale))
+        for site, seen in zip(sites, stream.site_numbers(), strict=True)
+        if site is not None
+    ]
+    tables.add_rows("site_stats", found, _SITE_COLUMNS, step=step)
+    read = zip(stations, stream.structure.stations, stream.station_numbers(), strict=True)
+    rows = [
+        (row, seen.num_elements, number(_forward(watch, station, seen)), times(number(seen.grad_norm), inverse_scale))
+        for row, station, seen in read
+        if row is not None
+    ]
+    tables.add_rows("stream_stats", rows, ("station", "num_elements", "forward_norm", "grad_norm"), step=step)
+
+
+_SITE_COLUMNS = (
+    "site", "skip_norm", "branch_norm", "out_norm", "grad_norm", "skip_grad_norm", "branch_grad_norm", "cosine",
+)  # fmt: skip
+
+
+def _site_row(seen: SiteNumbers, number: Number, inverse_scale: float) -> tuple[float | None, ...]:
+    grad, skip, branch = (
+        times(number(handle), inverse_scale) for handle in (seen.grad_norm, seen.skip_grad_norm, seen.branch_grad_norm)
+    )
+    cosine = _cosine(times(number(seen.dot), inverse_scale**2), skip, branch)
+    return number(seen.skip_norm), number(seen.branch_norm), number(seen.out_norm), grad, skip, branch, cosine
+
+
+def _forward(watch: StepWatch, station: Station, seen: StationNumbers) -> Handle | None:
+    """Return where the norm of a station is: its own, or that of the output that it is."""
+    if seen.forward_norm is not None or station.call is None:
+        return seen.forward_norm
+    output = watch.outputs.main(station.call)
+    return None if output is None else output.forward
 
 
 def _cosine(dot: float | None, a: float | None, b: float | None) -> float | None:
@@ -107,18 +125,18 @@ def write_parameters(
     """Write a row for every parameter; return the norm of all gradients together, None where none arrived."""
     total: float | None = None
     described = tables.columns["parameters"]
+    shared_with, takes_part, wanted = (described[column] for column in ("shared_with", "takes_part", "requires_grad"))
+    rows = []
     for name, row in tables.parameter_rows():
-        first = described["shared_with"][row]
-        norm = times(number(watch.parameters.norms.get(first or name)), inverse_scale)
-        if described["takes_part"][row] is None and described["requires_grad"][row]:
-            described["takes_part"][row] = norm is not None
-        tables.add(
-            "parameter_stats", step=step, parameter=row, grad_norm=norm,
-            weight_norm=None if updates is None else number(updates.weights.get(first or name)),
-            update_norm=None if updates is None else number(updates.changes.get(first or name)),
-        )  # fmt: skip
-        if norm is not None and first is None:
+        first = shared_with[row] or name
+        norm = times(number(watch.parameters.norms.get(first)), inverse_scale)
+        if takes_part[row] is None and wanted[row]:
+            takes_part[row] = norm is not None
+        weight, update = (None, None) if updates is None else (updates.weights.get(first), updates.changes.get(first))
+        rows.append((row, norm, number(weight), number(update)))
+        if norm is not None and first == name:
             total = norm if total is None else math.hypot(total, norm)
+    tables.add_rows("parameter_stats", rows, ("parameter", "grad_norm", "weight_norm", "update_norm"), step=step)
     return total
 
 

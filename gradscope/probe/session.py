@@ -89,7 +89,6 @@ class Session:
         with watch:
             yield watch
             if self._signals is not None:
-                self._signals.parameters(watch.parameters.gradients())
                 self._signals.finish(self._context(watch))
             if self._structure is None and watch.stream is not None:
                 self._structure = watch.stream.structure
@@ -117,7 +116,8 @@ class Session:
 
         scale = value(watch.loss_scale)
         inverse = 1.0 / scale if scale else 1.0
-        self.tables.describe_parameters(self.model)
+        if not self.tables.knows_parameters(watch.parameters.names):
+            self.tables.describe_parameters(self.model)
         write_calls(self.tables, number, watch, value, inverse)
         if watch.stream is not None and watch.stream.structure is not None:
             assert self._structure is not None
@@ -133,7 +133,7 @@ class Session:
         if self._signals is not None:
             write_signals(self.tables, number, *self._signals.read())
         self._called.update(call.module for call in watch.tracker.calls)
-        self._confess(watch)
+        self._confess(number, watch)
         self.tracker.reset()
         left_over = watch.evidence.left_over if watch.evidence is not None else None
         outcome = replace(self._outcome(number), kept=any(value(handle) for handle in left_over or ()))
@@ -144,8 +144,9 @@ class Session:
     def _context(self, watch: StepWatch) -> StepContext:
         """Tell the signals what the graph of the step has shown."""
         structure = watch.stream.structure if watch.stream is not None else None
+        scale = None if watch.loss_scale is not None else 1.0
         if structure is None:
-            return StepContext()
+            return StepContext(loss_scale=scale)
         calls = [station.call for station in structure.stations if station.call is not None]
         self._stations = frozenset((call.module, call.call) for call in calls)
         additions = [
@@ -153,7 +154,6 @@ class Session:
             for site in structure.sites
             if site.addition is not None and site.counted and site.positions[0] in (0, 1)
         ]
-        scale = None if watch.loss_scale is not None else 1.0
         return StepContext(self._stations, additions, scale)
 
     def _outcome(self, number: int) -> Outcome:
@@ -212,7 +212,9 @@ class Session:
             for name, why in self._signals.failures.items():
                 self.tables.confess(name, why)
 
-    def _confess(self, watch: StepWatch) -> None:
+    def _confess(self, number: int, watch: StepWatch) -> None:
+        if watch.stream is not None and watch.stream.lost:
+            self.tables.confess(f"residual additions at step {number}", "its graph is not that of the steps before")
         for reason, count in watch.rows.unseen.items():
             self.tables.confess(f"norms of {count} tensors", reason)
         names = compiled_modules(self.model)

@@ -12,6 +12,7 @@ import pytest
 
 from gradscope.cli.app import unwrapped
 from gradscope.cli.commands import COMMANDS, CommandEntry
+from gradscope.cli.direct import direct
 from gradscope.errors import GradscopeError
 from tests.cli.running import run
 from tests.report.samples import hostile, sick
@@ -175,3 +176,31 @@ def test_any_encoding_of_stdout_will_do(tmp_path: Path, encoding: str) -> None:
         done = subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
         assert done.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize("command", ["explain GS101", "explain GS999", "report RUN", "report nowhere.json"])
+def test_what_needs_no_parser_says_what_the_parsed_command_does(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_file = tmp_path / "run.json"
+    sick()[0].save(run_file)
+    words = command.replace("RUN", str(run_file)).split()
+    assert direct(words) is not None
+    parsed = [words[0], "--", *words[1:]]
+    assert direct(parsed) is None
+    assert run(capsys, *words) == run(capsys, *parsed)
+
+
+@pytest.mark.parametrize("command", ["explain", "explain --help", "report -h", "rules", "inspect m.py", "report a b"])
+def test_everything_else_is_parsed(command: str) -> None:
+    assert direct(command.split()) is None
+
+
+@pytest.mark.parametrize("command", ["explain GS101", "report RUN"])
+def test_what_needs_no_parser_loads_none(command: str, tmp_path: Path) -> None:
+    run_file = tmp_path / "run.json"
+    sick()[0].save(run_file)
+    words = command.replace("RUN", str(run_file)).split()
+    code = f"import sys; from gradscope.__main__ import main; main({words!r}); sys.exit('pydantic' in sys.modules)"
+    done = python(code)
+    assert done.returncode == 0, done.stderr

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from gradscope.probe.watching.listing import named_parameters
+from gradscope.probe.watching.listing import Listing, named_modules, named_parameters
 
 
 def _shared() -> nn.Module:
@@ -31,3 +31,14 @@ def test_order_names_and_objects_agree_with_torch(make) -> None:
     found = named_parameters(model)
     assert [name for name, _ in found] == [name for name, _ in expected]
     assert all(one is other for (_, one), (_, other) in zip(found, expected, strict=True))
+    assert named_modules(model) == list(model.named_modules())
+
+
+def test_a_parameter_that_was_exchanged_since_is_the_new_one() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    listing = Listing(model)
+    model[1].weight = shard = nn.Parameter(model[1].weight.detach()[:1])
+    model[0].bias = None
+    found = listing.read()
+    assert [name for name, _ in found] == ["0.weight", "1.weight", "1.bias"]
+    assert found[1][1] is shard

@@ -147,3 +147,21 @@ def test_memory_that_is_used_again_is_not_taken_for_the_same_tensor(rows):
     numbers = rows.read()
     for i, handle in handles:
         assert numbers[handle] == pytest.approx(i * 5000**0.5, rel=1e-6)
+
+
+def test_small_tensors_are_measured_together_as_they_are_one_by_one(rows):
+    torch.manual_seed(0)
+    many = [torch.randn(shape) * scale for shape in ((7,), (64, 48), (2, 3)) for scale in (1.0, 1e-25, 1e25, 0.0)]
+    many += [torch.randn(5000), torch.ones(3, 4).t(), torch.full((4, 1024), 0.1), torch.full((4, 1024), 0.1)] * 3
+    shown = {}
+
+    def look(numbers, values):
+        for place, i in enumerate(numbers):
+            shown[i] = values[place] if len(numbers) > 1 else values
+
+    handles = rows.norms(many, look)
+    numbers = rows.read()
+    for i, tensor in enumerate(many):
+        expected = float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+        assert numbers[handles[i]] == pytest.approx(expected, rel=1e-6)
+        assert torch.equal(shown[i], tensor)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gradscope.probe.watch import watch
-from gradscope.probe.watching import calls, optimizing
+from gradscope.probe.watching import calling, optimizing
 from tests.probe.oracle import plain_norm
 
 
@@ -114,8 +114,8 @@ def test_nothing_is_attached_on_steps_that_are_not_watched():
     # The first step ends when the next forward shows that no other optimizer steps after this one.
     assert seen == [True, True, False, True, False, False, True]
     assert not optimizing._listeners
-    assert not calls._active
-    assert not calls._sentinels
+    assert not calling._active
+    assert not calling._sentinels
 
 
 def test_recording_can_be_read_while_the_loop_runs_and_after_an_exception():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.magnitudes import LOWEST_LOG2, log2_counts, summaries
 from gradscope.probe.signals.observer import StepContext
 from tests.signals.watching import watch
@@ -75,3 +76,30 @@ def test_a_large_gradient_is_represented_by_few_elements() -> None:
     model = nn.Sequential(nn.Linear(512, 512, bias=False))
     seen = watch(model, lambda: model(torch.randn(4, 512)).square().sum())
     assert 500 < sum(seen.histograms["parameter", "0.weight"].counts) <= 1024
+
+
+def test_stacked_gradients_are_sampled_as_single_ones_and_the_last_backward_counts() -> None:
+    torch.manual_seed(0)
+    grads = torch.randn(3, 40, 64)
+    found = []
+    for stacked in (True, False):
+        signals = Signals(nn.Linear(2, 2), "default", {"": "other"})
+        signals.begin(0)
+        if stacked:
+            signals.parameters(["a", "b", "c"], grads * 2.0**40)  # an earlier backward
+            signals.parameters(["a", "b", "c"], grads)
+        for i, name in enumerate("abc"):
+            if not stacked or name == "b":
+                signals.parameters([name], grads[i])
+        signals.finish(StepContext())
+        observations, histograms = signals.read()
+        assert len(histograms) == 3
+        found.append((sorted(observations), sorted(histograms)))
+    assert found[0] == found[1]
+
+
+def test_subnormal_numbers_of_float32_have_bins_of_their_own() -> None:
+    row = torch.tensor([2.0**-149, 2.0**-130, 2.0**-127, 2.0**-126, -0.0, -math.inf])
+    counts = log2_counts(row.unsqueeze(0))[0].tolist()
+    assert [counts[log2 - LOWEST_LOG2] for log2 in (-149, -130, -127, -126)] == [1, 1, 1, 1]
+    assert counts[-2:] == [1, 1]

@@ -76,7 +76,9 @@ def watch(
         with _Mode(signals, stack):
             loss = run()
         loss.backward()
-        signals.parameters((name, p.grad) for name, p in model.named_parameters())
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                signals.parameters([name], parameter.grad)
         signals.finish(context or StepContext())
     finally:
         for handle in handles:

@@ -13,7 +13,7 @@ import torch.distributed
 from torch import nn
 
 from gradscope.probe.restore import ModelState, RandomState
-from gradscope.probe.watching import backward, calls
+from gradscope.probe.watching import backward, calling
 from gradscope.probe.watching.modes import without_modes
 from gradscope.probe.watching.tensors import differentiable, tensors_in
 
@@ -105,7 +105,7 @@ class Forwards:
         parameters = dict(self._model.named_parameters())
         try:
             with ExitStack() as stack:
-                for context in (calls.alone(), backward.alone(), without_modes(), _without_global_hooks()):
+                for context in (calling.alone(), backward.alone(), without_modes(), _without_global_hooks()):
                     stack.enter_context(context)
                 stack.enter_context(redirect_stdout(io.StringIO()))
                 stack.enter_context(redirect_stderr(io.StringIO()))

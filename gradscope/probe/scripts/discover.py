@@ -17,7 +17,7 @@ from torch import nn
 from gradscope.probe.follow import Follower
 from gradscope.probe.session import Session
 from gradscope.probe.settings import Level
-from gradscope.probe.watching import calls, optimizing
+from gradscope.probe.watching import calling, optimizing
 from gradscope.probe.watching.optimizing import OptimizerListener
 from gradscope.probe.watching.source import is_user_file
 
@@ -55,16 +55,16 @@ class Discovery(OptimizerListener):
 
     def start(self) -> None:
         """Begin to look."""
-        calls.station(self._noticed)
+        calling.station(self._noticed)
         optimizing.listen(self)
 
     def rest(self) -> None:
         """Look for no further models."""
-        calls.dismiss(self._noticed)
+        calling.dismiss(self._noticed)
 
     def stop(self) -> None:
         """Stop looking and following."""
-        calls.dismiss(self._noticed)
+        calling.dismiss(self._noticed)
         optimizing.forget(self)
         for follower in self.followers.values():
             follower.stop()
@@ -114,7 +114,7 @@ class Discovery(OptimizerListener):
         self.followers[self._unique(name_of(model))] = follower
         follower.start()
         if self._level == "params":  # a compiled model must not come to see our way of looking at calls
-            calls.dismiss(self._noticed)
+            calling.dismiss(self._noticed)
 
     def _swallow(self, model: nn.Module) -> None:
         """Let go of parts of a model that ran alone while it was made, such as the parametrization of a weight."""

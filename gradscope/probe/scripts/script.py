@@ -25,7 +25,7 @@ from gradscope.probe.scripts import runnable
 from gradscope.probe.scripts.discover import Discovery
 from gradscope.probe.scripts.runnable import check_module, check_script, holds_main
 from gradscope.probe.settings import Level
-from gradscope.probe.watching import calls
+from gradscope.probe.watching import calling
 from gradscope.record import Recording
 
 DEFAULT_STEPS = 10
@@ -98,7 +98,7 @@ class _Run:
         """Run the script."""
         exit_code, interrupted, failed = 0, False, False
         self.discovery.start()
-        calls.station(self._stop_if_enough)
+        calling.station(self._stop_if_enough)
         try:
             with _as_main(self.argv):
                 _execute(self.argv)
@@ -114,7 +114,7 @@ class _Run:
             _print_traceback(error)
             exit_code, failed = 1, True
         finally:
-            calls.dismiss(self._stop_if_enough)
+            calling.dismiss(self._stop_if_enough)
             self.discovery.stop()
         recordings = self._recordings(failed)
         seen = "" if recordings else self.discovery.seen()
@@ -234,5 +234,5 @@ _registered: list[bool] = []
 def _forget_in_children() -> None:
     """See to it that worker processes forked by the script are not watched."""
     if not _registered and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=calls.forget_everything)
+        os.register_at_fork(after_in_child=calling.forget_everything)
         _registered.append(True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -50,10 +50,12 @@ class Attention(Observer):
         super().__init__(readings)
         self._attention_modules: set[str] = set()
         self._logits = Gathered(entropy_and_peak)
+        self._products: dict[Product, Gathered] = {}
         self._axes: dict[CallKey, int] = {}
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
         self._logits.clear()
+        self._products.clear()
         self._axes.clear()
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
@@ -65,6 +67,8 @@ class Attention(Observer):
         self, call: CallKey, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
         if func is _SDPA:
+            if self._wait(call, *args, **kwargs):
+                return
             logits = _fused_logits(*args, **kwargs)
         elif func is _MHA:
             logits = _packed_logits(args, kwargs)
@@ -72,6 +76,23 @@ class Attention(Observer):
             logits = self._plain_logits(call, args, kwargs)
         if logits is not None and logits.shape[-1] > 1:
             self._logits.add(Place(call.module, call.call), _copied_rows(logits))
+
+    def _wait(
+        self, call: CallKey, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    ) -> bool:  # fmt: skip
+        """Copy the few queries and keys that are looked at, to be multiplied later; False where it takes more."""
+        if attn_mask is not None or query.dim() != _ROWS or key.dim() != _ROWS or query.is_nested:
+            return False
+        (_, num_heads, num_queries, width), num_keys = query.shape, key.shape[2]
+        if key.shape[1] != num_heads or num_keys < 2:  # noqa: PLR2004 - of one key there is no entropy
+            return False
+        step = _stride(num_queries)
+        some = (few[:MAX_SAMPLES, :MAX_HEADS] for few in (query[:, :, ::step], key))
+        product = Product(num_keys, is_causal, scale if scale is not None else width**-0.5, step)
+        gathered = self._products.setdefault(product, Gathered(product.entropy_and_peak))
+        gathered.add(Place(call.module, call.call), torch.cat(list(some), dim=2))
+        return True
 
     def _plain_logits(self, call: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
         logits = args[0] if args else kwargs.get("input")
@@ -95,7 +116,8 @@ class Attention(Observer):
 
     def finish(self, context: StepContext) -> None:  # noqa: D102
         found: dict[CallKey, list[list[float]]] = {}
-        self._logits.finish(self.readings, lambda key, numbers: found.setdefault(key, []).append(numbers))
+        for gathered in (self._logits, *self._products.values()):
+            gathered.finish(self.readings, lambda key, numbers: found.setdefault(key, []).append(numbers))
         self.readings.at_end(lambda: self._record(found))
 
     def _record(self, found: dict[CallKey, list[list[float]]]) -> None:
@@ -146,6 +168,25 @@ def entropy_and_peak(logits_NRK: Tensor) -> Tensor:
     counted = num_keys > 1
     shares = torch.where(counted, entropy / num_keys.clamp_min(2).log(), 0.0)
     return torch.stack([shares.sum(1) / counted.sum(1), logits_NRK.amax((1, 2))], dim=1)
+
+
+class Product(NamedTuple):
+    """How logits come from queries and keys that wait together, the queries first: (N, B, heads, queries + keys, D)."""
+
+    num_keys: int
+    is_causal: bool
+    scale: float
+    step: int
+
+    def entropy_and_peak(self, rows_NBHTD: Tensor) -> Tensor:
+        """Return what the function of that name does of the logits."""
+        rows = rows_NBHTD.to(torch.float32)
+        queries, keys = rows[..., : -self.num_keys, :], rows[..., -self.num_keys :, :]
+        logits = queries @ keys.transpose(-2, -1) * self.scale
+        if self.is_causal:
+            later = _later_keys(queries.shape[3] * self.step, self.step, self.num_keys, logits.device)
+            logits = logits.masked_fill(later, -math.inf)
+        return entropy_and_peak(logits.flatten(1, 3))
 
 
 def _stride(num_queries: int) -> int:

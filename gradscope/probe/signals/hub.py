@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -102,11 +102,15 @@ class Signals:
                 if observer.additions:
                     self._guarded(observer, observer.addition, key, first, second)
 
-    def parameters(self, grads: Iterable[tuple[str, Tensor | None]]) -> None:
-        """Pass on the parameter gradients as the backward left them (still multiplied by the loss scale)."""
-        known = [(name, grad) for name, grad in grads if grad is None or readable(grad)]
+    def parameters(self, names: Sequence[str], grads: Tensor) -> None:
+        """Pass on gradients of parameters as a backward left them (still multiplied by the loss scale).
+
+        Args:
+            names: Whose.
+            grads: The gradient, or several of one shape stacked along the first axis.
+        """
         for observer in self._observers:
-            self._guarded(observer, observer.parameters, known)
+            self._guarded(observer, observer.parameters, names, grads)
 
     def finish(self, context: StepContext) -> None:
         """End the step on the device: queue everything for the transfer."""
@@ -122,16 +126,16 @@ class Signals:
 
     def _guarded(self, observer: Observer, method: Callable[..., None], *args: Any) -> None:
         """Run one observer's method so that what it cannot read costs its numbers and never the user's step."""
-        name = type(observer).__name__
-        if name in self.failures or torch._C._functorch.peek_interpreter_stack() is not None:
+        if type(observer).__name__ in self.failures or torch._C._functorch.peek_interpreter_stack() is not None:
             return
         with_gradients = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)  # `no_grad` does this in four times the time
+        if with_gradients:
+            torch._C._set_grad_enabled(False)  # `no_grad` does this in four times the time
         try:
             with torch._C.DisableTorchFunction():
                 method(*args)
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError) as error:
-            self.failures[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            self.failures[type(observer).__name__] = f"{type(error).__name__}: {error}".splitlines()[0]
         finally:
-            torch._C._set_grad_enabled(with_gradients)
-
+            if with_gradients:
+                torch._C._set_grad_enabled(True)

@@ -93,15 +93,35 @@ def spread_view(x: Tensor, max_elements: int) -> Tensor:
     Of a large dense tensor these are short runs at equal distances in memory, exactly ``max_elements`` in all: what is
     not in a cache arrives in lines of 16 numbers, and a line for every number would be most of the cost.
     """
-    x = x.detach()
-    count = x.numel()
-    if count <= max_elements:
+    x = x.detach() if x.requires_grad else x
+    runs = _runs(x.shape, max_elements)
+    if runs is None:
         return x.reshape(-1)
-    num_runs = max_elements // RUN
-    step = _distance(count // num_runs, x.shape[-1])
-    if step < RUN or not (x.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(x)):
+    if runs[1][0] < RUN or not (x.is_contiguous() or torch.ops.aten.is_non_overlapping_and_dense(x)):
         return thinned(x, max_elements).reshape(-1)
-    return x.as_strided((num_runs, RUN), (step, 1))
+    return x.as_strided(*runs)
+
+
+def spread_rows(x_SN: Tensor, max_elements: int) -> Tensor:
+    """Return of each of S stacked tensors what ``spread`` would copy, as (S, at most ``max_elements``)."""
+    num_rows = len(x_SN)
+    runs = _runs(x_SN.shape[1:], max_elements)
+    if runs is None:
+        return x_SN.reshape(num_rows, -1)
+    (count, length), (step, _) = runs
+    if step < RUN:
+        return torch.stack([spread(x, max_elements) for x in x_SN])
+    return x_SN.as_strided((num_rows, count, length), (x_SN.stride(0), step, 1)).reshape(num_rows, -1)
+
+
+@lru_cache(maxsize=1024)
+def _runs(shape: torch.Size, max_elements: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return size and stride of the runs in a dense tensor, None for one that is looked at as a whole."""
+    count = shape.numel()
+    if count <= max_elements:
+        return None
+    num_runs = max_elements // RUN
+    return (num_runs, RUN), (_distance(count // num_runs, shape[-1]), 1)
 
 
 def spread_alike(x: Tensor, y: Tensor, max_elements: int) -> tuple[Tensor, Tensor]:
@@ -113,7 +133,6 @@ def spread_alike(x: Tensor, y: Tensor, max_elements: int) -> tuple[Tensor, Tenso
     return one, other
 
 
-@lru_cache(maxsize=1024)
 def _distance(longest: int, width: int) -> int:
     """Return the largest distance that shares no factor with the last axis, so that all features are come by."""
     return next((step for step in range(longest, 1, -1) if math.gcd(step, width) == 1), 1)

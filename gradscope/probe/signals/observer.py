@@ -4,13 +4,13 @@ The watcher owns every hook and mode; a signal only looks. Inside these calls a 
 device value, draws no random number, keeps nothing large alive and changes nothing: a watched step stays bitwise the
 bare one. The hub calls observers under ``torch.no_grad()`` and outside any function mode.
 
-Order within one step: ``begin`` · (``forward`` | ``function`` | ``addition``)* · ``gradient``* · ``parameters`` ·
+Order within one step: ``begin`` · (``forward`` | ``function`` | ``addition``)* · ``gradient``* · ``parameters``* ·
 ``finish`` · one transfer (``Readings.read``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -130,7 +130,7 @@ class Readings:
         self.add_vector(values, reader)
 
     def add_vector(self, values: Tensor, reader: Callable[[Tensor], None]) -> None:
-        """Keep a 1-d tensor; ``reader`` gets it on the host, in float64, after the transfer."""
+        """Keep a 1-d tensor; ``reader`` gets it on the host: in float64, whole numbers as they are."""
         self.pending.append(values.detach())
         self._readers.append(reader)
 
@@ -142,13 +142,14 @@ class Readings:
         """Transfer what is pending, one transfer per device, and hand the numbers to their readers."""
         pending, readers, at_end = self.pending, self._readers, self._at_end
         self.pending, self._readers, self._at_end = [], [], []
-        arrived: dict[int, Tensor] = {}
+        whole = [not tensor.is_floating_point() for tensor in pending]
+        arrived = {i: tensor.cpu() for i, tensor in enumerate(pending) if whole[i]}  # many numbers in few tensors
         for device in dict.fromkeys(tensor.device for tensor in pending):
-            indices = [i for i, tensor in enumerate(pending) if tensor.device == device]
-            # Counts and float32 numbers are exact in float64; one conversion after the (promoting) concatenation.
-            flat = torch.cat([pending[i] for i in indices]).to(torch.float64).cpu()
-            parts = torch.split(flat, [pending[i].numel() for i in indices])
-            arrived.update(zip(indices, parts, strict=True))
+            indices = [i for i, tensor in enumerate(pending) if tensor.device == device and not whole[i]]
+            if indices:
+                # float32 numbers are exact in float64; one conversion after the (promoting) concatenation.
+                flat = torch.cat([pending[i] for i in indices]).to(torch.float64).cpu()
+                arrived.update(zip(indices, torch.split(flat, [pending[i].numel() for i in indices]), strict=True))
         for i, reader in enumerate(readers):
             reader(arrived[i])
         for finish in at_end:
@@ -198,8 +199,11 @@ class Observer:
     def addition(self, key: int, first: Tensor, second: Tensor) -> None:
         """See the operands of an addition, as they are added (after scaling), before it runs."""
 
-    def parameters(self, grads: Iterable[tuple[str, Tensor | None]]) -> None:
-        """See the parameter gradients once the backward is over (and gradients are unscaled or not: see context)."""
+    def parameters(self, names: Sequence[str], grads: Tensor) -> None:
+        """See the gradients of some parameters once a backward is over (and unscaled or not: see context).
+
+        A single gradient comes as it is, several of one shape are stacked. Another backward shows them again.
+        """
 
     def finish(self, context: StepContext) -> None:
         """Queue what is left for the transfer and forget the step's tensors."""

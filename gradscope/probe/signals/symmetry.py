@@ -14,13 +14,13 @@ has equal rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from gradscope.probe.signals.observer import Observer, Place, Readings, readable
+from gradscope.probe.signals.observer import Observer, Place, Readings, StepContext, readable
 
 MOST_PAIRS = 8
 MOST_COLUMNS = 64
@@ -36,18 +36,26 @@ class Symmetry(Observer):
     def __init__(self, readings: Readings) -> None:
         super().__init__(readings)
         self._alike: dict[str, nn.Parameter] = {}
+        self._spreads: dict[str, Tensor] = {}
 
     def attach(self, model: nn.Module) -> None:  # noqa: D102
         self._alike = dict(_with_equal_rows(model))
 
-    def parameters(self, grads: Iterable[tuple[str, Tensor | None]]) -> None:  # noqa: D102
+    def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
+        self._spreads.clear()
+
+    def parameters(self, names: Sequence[str], grads: Tensor) -> None:  # noqa: D102
         if not self._alike:
             return
-        for name, grad in grads:
-            weight = self._alike.get(name)
-            if weight is not None and grad is not None and grad.shape == weight.shape:
-                spread = torch.maximum(row_spread(grad), row_spread(weight.detach()))
-                self.readings.add_derived("unit_spread", Place(name), spread.reshape(1), _known)
+        for number, name in enumerate(names):
+            weight, grad = self._alike.get(name), grads if len(names) == 1 else grads[number]
+            if weight is not None and grad.shape == weight.shape:
+                self._spreads[name] = torch.maximum(row_spread(grad), row_spread(weight.detach()))
+
+    def finish(self, context: StepContext) -> None:  # noqa: D102
+        for name, spread in self._spreads.items():
+            self.readings.add_derived("unit_spread", Place(name), spread.reshape(1), _known)
+        self._spreads.clear()
 
 
 def row_spread(matrix: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gradscope.probe.structure.additions import Factor
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import mixed_streams
+from gradscope.probe.structure.notes import Factor
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import Part, part_of
 from gradscope.probe.structure.terms import Product, Term

@@ -7,13 +7,12 @@ are exact, whoever else reads the stream. Nothing is kept longer than from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.plan import Plan
 from gradscope.probe.watching.rows import Handle, Rows
 
@@ -64,7 +63,7 @@ class SiteFlow:
         """Take what the skip sends back to the stream."""
         same = self._sum is not None and _same(gradient, self._sum)
         gradient = _plus(self._skip, gradient) if self.keep else gradient
-        self.skip = self.grad if same else self._rows.norm(gradient)
+        self.skip = self._rows.same(gradient, self.grad) if same else self._rows.norm(gradient)
         self._skip = gradient
         if not self.keep:
             self._sum = None
@@ -116,14 +115,14 @@ class Flows:
     """Listen to the gradients of some sites and stations during the backward passes of one step.
 
     Args:
-        graph: The graph behind the losses.
+        nodes: The autograd nodes, by the numbers that the plans use.
         plans: What to listen to for each site; None for sites without a graph.
         stations: Node and output number of each station.
         rows: Where the numbers go.
     """
 
     def __init__(
-        self, graph: Graph, plans: Sequence[Plan | None], stations: Sequence[tuple[Any, int]], rows: Rows
+        self, nodes: Mapping[int, Any], plans: Sequence[Plan | None], stations: Sequence[tuple[Any, int]], rows: Rows
     ) -> None:
         self.sites: list[SiteFlow] = []
         self.stations: list[Handle | None] = [None] * len(stations)
@@ -137,10 +136,10 @@ class Flows:
             if plan is None:
                 self.sites.append(SiteFlow(rows, 0))
                 continue
-            shared = tuple((graph.nodes[node], position) for node, position in plan.shared)
+            shared = tuple((nodes[node], position) for node, position in plan.shared)
             flow = SiteFlow(rows, len(plan.branch), has_skip=plan.skip is not None, shared=shared)
             self.sites.append(flow)
-            self._attach(graph, plan, flow)
+            self._attach(nodes, plan, flow)
         for number, (node, output_nr) in enumerate(stations):
             self._hooks.append(node.register_prehook(self._at_station(number, output_nr)))
 
@@ -166,15 +165,15 @@ class Flows:
             flow.release()
             flow.shared = ()
 
-    def _attach(self, graph: Graph, plan: Plan, flow: SiteFlow) -> None:
-        self._hooks.append(graph.nodes[plan.node].register_prehook(self._incoming(flow.summed)))
+    def _attach(self, nodes: Mapping[int, Any], plan: Plan, flow: SiteFlow) -> None:
+        self._hooks.append(nodes[plan.node].register_prehook(self._incoming(flow.summed)))
         if plan.skip is not None:
             node, position = plan.skip
-            self._hooks.append(graph.nodes[node].register_hook(self._outgoing(position, flow.skipped)))
+            self._hooks.append(nodes[node].register_hook(self._outgoing(position, flow.skipped)))
         if flow.shared:
             self._hooks.append(flow.shared[0][0].register_prehook(self._before(flow.carry)))
         for node, position in plan.branch:
-            self._hooks.append(graph.nodes[node].register_hook(self._outgoing(position, flow.branched, empty=True)))
+            self._hooks.append(nodes[node].register_hook(self._outgoing(position, flow.branched, empty=True)))
 
     def _incoming(self, take: Callable[[torch.Tensor], None]) -> Callable[[Gradients], None]:
         def hook(gradients: Gradients) -> None:

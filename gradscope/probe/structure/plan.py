@@ -40,6 +40,12 @@ class Plan:
     shared: tuple[Place, ...] = ()
     inexact: str | None = None
 
+    @property
+    def places(self) -> list[int]:
+        """All nodes that are listened to."""
+        skip = () if self.skip is None else (self.skip,)
+        return [self.node, *(node for node, _ in (*skip, *self.branch, *self.shared))]
+
 
 def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | None:
     """Find where the gradients of a residual addition pass; None for one that ran without a graph."""

@@ -194,7 +194,7 @@ def find_residuals(
         recorder: What the forward saw.
         places: Who ran what.
     """
-    factors = recorder.factors
+    factors = recorder.notes.factors
     finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])), places.owner)
     in_place = frozenset(key for key, addition in recorder.additions.items() if isinstance(key, int))
     for node, name in enumerate(graph.names):
@@ -204,7 +204,7 @@ def find_residuals(
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
         # Sums that were not seen to run count as well (TorchScript, vmap), unless a function of torch ran them.
-        if key not in recorder.additions and (isinstance(key, Trace) or recorder.inside_function(key)):
+        if key not in recorder.additions and (isinstance(key, Trace) or recorder.notes.inside_function(key)):
             continue
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):

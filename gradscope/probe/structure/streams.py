@@ -64,7 +64,10 @@ class StreamWatch:
         self._model = model
         self._rows = rows
         self._previous = previous
-        self.recorder = AdditionRecorder(tracker, rows, previous.known if previous is not None else None)
+        self.lost = False
+        """Whether the graph is not the one that it was taken to be, so that nothing can be said of this step."""
+        known, settled = (None, False) if previous is None else (previous.known, previous.settled)
+        self.recorder = AdditionRecorder(tracker, rows, known, quick=settled)
 
     @contextmanager
     def forward(self) -> Iterator[AdditionRecorder]:
@@ -79,10 +82,11 @@ class StreamWatch:
             roots: The losses.
             retains: The graph will be gone through again: gradients are kept, to be added up.
         """
-        if self.structure is None:
+        if self.structure is None and not self.lost:
             with torch._C.DisableTorchFunction():
                 self.structure = analyse(roots, self.recorder, self._model, self._previous)
-                self.flows = attach(self.structure, self._rows)
+                self.lost = self.structure is None
+                self.flows = None if self.structure is None else attach(self.structure, self._rows)
         if self.flows is not None:
             self.flows.keep(retains)
             self.flows.listening = True

@@ -23,6 +23,7 @@ from gradscope.probe.structure.plan import Plan, plan_of
 from gradscope.probe.structure.recurrence import mark_recurrent
 from gradscope.probe.structure.residual import find_residuals
 from gradscope.probe.structure.sites import Site, describe
+from gradscope.probe.structure.skeleton import Skeleton, skeleton_of
 from gradscope.probe.watching.rows import Rows
 
 
@@ -37,6 +38,11 @@ class Structure:
         takes_part: First names of the parameters that the losses are computed from.
         confessions: What could not be seen, and why.
         signature: Equal for steps whose graphs are the same.
+        plans: What to listen to for each site.
+        graph: The graph of the step that was analysed, until `release`.
+        skeleton: The signature of its skeleton, None where more than that has to be looked at to know it again.
+        nodes: The autograd nodes of the step under way by their number in the graph that was analysed.
+        num_repeated: How many later steps in a row had the same graph; None once one had another.
     """
 
     sites: list[Site]
@@ -47,6 +53,16 @@ class Structure:
     signature: int
     plans: list[Plan | None] = field(default_factory=list)
     graph: Graph | None = None
+    skeleton: int | None = None
+    nodes: dict[int, Any] = field(default_factory=dict)
+    num_repeated: int | None = 0
+    _numbers: dict[int, int] = field(default_factory=dict)
+    """Where in the skeleton the nodes are that later steps are listened to at."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether later steps can be taken to have the same graph: only that it is so has to be checked."""
+        return self.skeleton is not None and bool(self.num_repeated)
 
     @property
     def known(self) -> frozenset[Key]:
@@ -70,6 +86,7 @@ class Structure:
     def release(self) -> None:
         """Let go of the graph and with it of all autograd nodes."""
         self.graph = None
+        self.nodes = {}
         for site in self.sites:
             site.forget()
         for station in self.stations:
@@ -78,7 +95,7 @@ class Structure:
 
 def analyse(
     roots: Iterable[torch.Tensor], recorder: AdditionRecorder, model: nn.Module, previous: Structure | None = None
-) -> Structure:
+) -> Structure | None:
     """Analyse the graph behind the losses of one step, before its backward pass.
 
     Args:
@@ -86,18 +103,29 @@ def analyse(
         recorder: What saw the forward.
         model: The model.
         previous: The structure of an earlier step: where the graph is the same, its analysis is used again.
+
+    Returns:
+        The structure; None where the recorder was quick, but the graph is another one.
     """
     losses = [root.grad_fn for root in roots if root.grad_fn is not None]
-    returned = [edge.node for span in recorder.spans for edge in span.call.outputs]
-    graph = walk([*losses, *returned], recorder.hidden, recorder.splices, recorder.in_views)
+    returned = [edge.node for call in recorder.calls.calls for edge in call.outputs]
+    skeleton = skeleton_of([*losses, *returned])
+    if previous is not None and previous.skeleton == skeleton.signature:
+        return _again(previous, skeleton, recorder)
+    if previous is not None:
+        previous.num_repeated = None
+    if recorder.quick:
+        return None
+    notes = recorder.notes
+    graph = walk([*losses, *returned], notes.hidden, notes.splices, notes.in_views)
     signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
-    if previous is not None and previous.signature == signature:
-        return _again(previous, graph, recorder)
+    if previous is not None and previous.skeleton is None and previous.signature == signature:
+        return _again_in_full(previous, graph, recorder)
     ends = graph.ends = [graph.index[loss] for loss in losses]
     dominators = Dominators(graph, ends)
     places = Places(graph, recorder.spans)
     found, gave_up = find_residuals(graph, recorder, places)
-    factors = recorder.factors
+    factors = recorder.notes.factors
     sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
     mark_recurrent(graph, sites, recorder.additions.values())
     for site in sites:
@@ -108,7 +136,7 @@ def analyse(
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
         for site in sites
     ]
-    return Structure(
+    structure = Structure(
         sites=sites,
         stations=stations,
         roles=roles_of(graph, model),
@@ -118,28 +146,60 @@ def analyse(
         plans=plans,
         graph=graph,
     )
+    _remember(structure, graph, skeleton, hides=bool(notes.splices))
+    return structure
+
+
+def _remember(structure: Structure, graph: Graph, skeleton: Skeleton, *, hides: bool) -> None:
+    """Note where the nodes that are listened to are in the skeleton, if they all are."""
+    numbers = {node: number for number, node in enumerate(skeleton.nodes)}
+    places = [place for plan in structure.plans if plan is not None for place in plan.places]
+    wanted = {*places, *(station.tensor[0] for station in structure.stations), *(s.node for s in structure.sites)}
+    structure.nodes = {number: graph.nodes[number] for number in wanted}
+    structure._numbers = {place: numbers[node] for place, node in structure.nodes.items() if node in numbers}
+    if not hides and len(structure._numbers) == len(wanted):
+        structure.skeleton = skeleton.signature
 
 
 def attach(structure: Structure, rows: Rows) -> Flows:
     """Listen to the gradients of a structure that was just analysed, until `Flows.remove` is called."""
-    assert structure.graph is not None, "the structure's graph was released"
+    assert structure.nodes or not structure.stations, "the structure's graph was released"
     stations = [(station.node, station.output_nr) for station in structure.stations]
-    return Flows(structure.graph, structure.plans, stations, rows)
+    return Flows(structure.nodes, structure.plans, stations, rows)
 
 
-def _again(previous: Structure, graph: Graph, recorder: AdditionRecorder) -> Structure:
-    previous.graph = graph
-    for site in previous.sites:
+def _again(structure: Structure, skeleton: Skeleton, recorder: AdditionRecorder) -> Structure:
+    """Use a structure for another step, whose graph has the same skeleton."""
+    structure.nodes = {place: skeleton.nodes[number] for place, number in structure._numbers.items()}
+    for site in structure.sites:
+        addition = recorder.by_key.get(site.key) if site.key is not None else None
+        site.addition = addition if addition is not None else site.addition
+    for station in structure.stations:
+        station.node, station.output_nr = structure.nodes[station.tensor[0]], station.tensor[1]
+    return _repeated(structure, recorder)
+
+
+def _again_in_full(structure: Structure, graph: Graph, recorder: AdditionRecorder) -> Structure:
+    """Use a structure for another step, where parts of the graph are known from notes only."""
+    structure.graph = graph
+    structure.nodes = dict(enumerate(graph.nodes))
+    for site in structure.sites:
         number = graph.sequences[site.node]
         addition = recorder.additions.get(int(number)) if number == int(number) else None
         site.addition = addition if addition is not None else site.addition
-    calls = {(span.call.module, span.call.call): span.call for span in recorder.spans}
-    for site in previous.sites:
-        site.call = calls.get((site.call.module, site.call.call)) if site.call is not None else None
-    for station in previous.stations:
+    for station in structure.stations:
         station.node, station.output_nr = graph.gradient_of(station.tensor) or (None, 0)
-        station.call = calls.get((station.call.module, station.call.call)) if station.call is not None else None
-    return previous
+    return _repeated(structure, recorder)
+
+
+def _repeated(structure: Structure, recorder: AdditionRecorder) -> Structure:
+    calls = {(call.module, call.call): call for call in recorder.calls.calls}
+    places: list[Site | Station] = [*structure.sites, *structure.stations]
+    for place in places:
+        place.call = calls.get((place.call.module, place.call.call)) if place.call is not None else None
+    if structure.num_repeated is not None:
+        structure.num_repeated += 1
+    return structure
 
 
 def _parameters(graph: Graph, dominators: Dominators, model: nn.Module) -> frozenset[str]:

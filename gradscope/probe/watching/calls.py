@@ -1,24 +1,17 @@
-"""Every call of every module of a model, in the order in which they end, with its place in the autograd graph.
-
-While a tracker is active `nn.Module.__call__` is ours: a function that looks on and then does what the original does.
-Compared with hooks on every module this adds no stack frame to deeply nested models, leaves nothing in any module,
-does not switch off the fast paths that ask for hooks, and pairs the beginning and end of a call even when it raises.
-Modules made or exchanged during the forward are seen as well.
-"""
+"""Every call of every module of a model, in the order in which they end, with its place in the autograd graph."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, partial
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from gradscope.probe.watching.fused import may_fuse
+from gradscope.probe.watching.calling import activate, deactivate
+from gradscope.probe.watching.listing import named_modules
 from gradscope.probe.watching.replay import Replay
 from gradscope.probe.watching.tensors import (
     Edge,
@@ -59,11 +52,10 @@ class Call:
         outputs: The gradient edges of the tensors that came out (those that have one), in order; they hold the graph
             until `CallTracker.release`.
         shape: Shape of the main output (the first floating tensor, else the first tensor), None without tensors.
-        dtype: Its dtype without "torch.", None without tensors.
-        differentiable: Whether the call ran with gradients enabled.
+        dtype: Its dtype, None without tensors.
     """
 
-    __slots__ = ("call", "differentiable", "dtype", "module", "outputs", "parent", "row", "shape")
+    __slots__ = ("call", "dtype", "module", "outputs", "parent", "row", "shape")
 
     def __init__(self, module: str, call: int, parent: Call | None) -> None:
         self.row = -1
@@ -72,8 +64,7 @@ class Call:
         self.parent = parent
         self.outputs: tuple[Edge, ...] = ()
         self.shape: tuple[int, ...] | None = None
-        self.dtype: str | None = None
-        self.differentiable = True
+        self.dtype: torch.dtype | None = None
 
     @property
     def parent_row(self) -> int | None:
@@ -126,13 +117,13 @@ class CallTracker:
 
     def __enter__(self) -> CallTracker:
         self._thread = threading.get_ident()
-        _activate(self)
+        activate(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _deactivate(self)
+        deactivate(self)
         self.stack.clear()
 
     def release(self) -> None:
@@ -160,7 +151,7 @@ class CallTracker:
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
         """Open a call, None where it is not to be recorded."""
-        name = self.name_of(module)
+        name = self.names.get(id(module)) or self.name_of(module)
         if name is None:
             return None
         if torch._C._current_graph_task_id() != -1:
@@ -168,23 +159,26 @@ class CallTracker:
             return self._replay.open(name, args, kwargs)
         if threading.get_ident() != self._thread:
             return None
-        if self.only_with_gradients and not self.stack and not torch.is_grad_enabled():
+        learns, parent = torch.is_grad_enabled(), self.stack[-1] if self.stack else None
+        if parent is None and self.only_with_gradients and not learns:
             return None
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
-        call = Call(name, count, self.stack[-1] if self.stack else None)
-        call.differentiable = torch.is_grad_enabled()
-        if call.parent is None:
-            self.given = self.given or shapes_in((args, kwargs))
-            if self.on_outermost is not None:
-                self.on_outermost(module, args, kwargs)
-        if not call.differentiable:
+        call = Call(name, count, parent)
+        if parent is None:
+            self._begin(module, args, kwargs)
+        if not learns:
             self._replay.expect(call, args, kwargs)
         for listener in self.listeners:
             if listener.entered is not None:
                 listener.entered(call, module)
         self.stack.append(call)
         return call
+
+    def _begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.given = self.given or shapes_in((args, kwargs))
+        if self.on_outermost is not None:
+            self.on_outermost(module, args, kwargs)
 
     def leave(self, call: Call, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Close a call that returned."""
@@ -196,9 +190,11 @@ class CallTracker:
         self.calls.append(call)
         found = listed(output)
         if found:
-            main = next((tensor for tensor in found if tensor.is_floating_point() or tensor.is_complex()), found[0])
-            call.shape = _shape(main)
-            call.dtype = _name_of_dtype(main.dtype)
+            main = found[0]
+            if not main.is_floating_point():
+                main = next((tensor for tensor in found if tensor.is_floating_point() or tensor.is_complex()), main)
+            call.shape = (num_elements(main),) if main.is_nested else main.shape  # a nested one has no single shape
+            call.dtype = main.dtype
         if torch.is_grad_enabled() and not inside_transform():
             call.outputs = tuple([edge_of(tensor) for tensor in found if tensor.requires_grad])
         for listener in tuple(self.listeners):  # a listener may take itself or others off
@@ -235,7 +231,7 @@ class CallTracker:
             pass
 
     def _index(self) -> None:
-        for name, module in self.model.named_modules():
+        for name, module in named_modules(self.model):
             if id(module) not in self.names:
                 self.names[id(module)] = name
                 self._known.append(module)  # keeps the id from being used again
@@ -248,116 +244,3 @@ class CallTracker:
         if name is None:
             self._foreign[id(module)] = module
         return name
-
-
-def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    if tensor.is_nested:  # has no single shape
-        return (num_elements(tensor),)
-    return tuple(tensor.shape)
-
-
-@cache
-def _name_of_dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-_active: tuple[CallTracker, ...] = ()
-_sentinels: tuple[Callable[[nn.Module], None], ...] = ()
-_original_call: Callable[..., Any] = nn.Module.__call__
-
-
-def station(sentinel: Callable[[nn.Module], None]) -> None:
-    """Have a function told of every module that is about to be called, before any tracker is."""
-    global _sentinels  # noqa: PLW0603 - the class of all modules is global state as well
-    _install()
-    _sentinels = (*_sentinels, sentinel)
-
-
-def dismiss(sentinel: Callable[[nn.Module], None]) -> None:
-    """Stop telling a function of calls."""
-    global _sentinels  # noqa: PLW0603
-    _sentinels = tuple(other for other in _sentinels if other != sentinel)
-    _uninstall()
-
-
-def _activate(tracker: CallTracker) -> None:
-    global _active  # noqa: PLW0603
-    _install()
-    _active = (*_active, tracker)
-
-
-def _deactivate(tracker: CallTracker) -> None:
-    global _active  # noqa: PLW0603
-    _active = tuple(other for other in _active if other is not tracker)
-    _uninstall()
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Have nobody look on who does so now: for calls that are not part of what they watch."""
-    global _active, _sentinels
-    kept, (_active, _sentinels) = (_active, _sentinels), ((), ())
-    try:
-        yield
-    finally:
-        if any(kept):
-            _install()
-        _active, _sentinels = kept
-
-
-def forget_everything() -> None:
-    """Stop looking on, for good: in a process that was forked off."""
-    global _active, _sentinels
-    _active, _sentinels = (), ()
-    _uninstall()
-
-
-def _install() -> None:
-    global _original_call  # noqa: PLW0603
-    if not _active and not _sentinels and nn.Module.__call__ is not _watched_call:
-        _original_call = nn.Module.__call__
-        nn.Module.__call__ = _watched_call  # type: ignore[method-assign]
-
-
-def _uninstall() -> None:
-    # Where somebody has wrapped ours in the meantime it stays underneath: without trackers it only passes on.
-    if not _active and not _sentinels and nn.Module.__call__ is _watched_call:
-        nn.Module.__call__ = _original_call  # type: ignore[method-assign]
-
-
-_STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
-
-
-def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    if _sentinels:
-        with torch._C.DisableTorchFunction():  # what they ask of parameters is no business of a mode of the user's
-            for sentinel in _sentinels:
-                sentinel(self)
-    opened: list[tuple[CallTracker, Call]] = []
-    if _active:
-        with torch._C.DisableTorchFunction():
-            for tracker in _active:
-                call = tracker.enter(self, args, kwargs)
-                if call is not None:
-                    opened.append((tracker, call))
-    # Straight to the eager implementation: one frame less, and a compiled module runs eagerly while watched.
-    eager = _original_call is _STOCK_CALL and bool(_active)
-    run: Callable[..., Any] = self._call_impl if eager else partial(_original_call, self)
-    unseen = may_fuse(self, args, kwargs)
-    try:
-        if unseen:
-            with torch._C.DisableTorchFunction():
-                output = run(*args, **kwargs)
-        else:
-            output = run(*args, **kwargs)
-    except BaseException:
-        for tracker, call in reversed(opened):
-            tracker.abandon(call)
-        raise
-    if opened:
-        with torch._C.DisableTorchFunction():
-            for tracker, call in reversed(opened):
-                if unseen:
-                    tracker.leave_unseen(call)
-                tracker.leave(call, self, args, output)
-    return output

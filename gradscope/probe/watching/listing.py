@@ -1,8 +1,53 @@
-"""The parameters of a model, listed many times a step."""
+"""The modules and parameters of a model, listed many times a step."""
 
 from __future__ import annotations
 
 from torch import nn
+
+
+class Listing:
+    """The parameters of a model: the tree is walked once, and what is in it read as often as wanted.
+
+    What a module has in place of a parameter by then (FSDP puts shards there) is seen; modules that were added are not.
+
+    Example:
+        >>> [name for name, _ in Listing(nn.Sequential(nn.Linear(2, 2), nn.ReLU())).read()]
+        ['0.weight', '0.bias']
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        kind = type(model)
+        # A wrapper (FSDP) may tell names of its own.
+        self._told = (
+            kind.named_parameters is not nn.Module.named_parameters or kind.named_modules is not nn.Module.named_modules
+        )
+        self._places: list[tuple[str, dict[str, nn.Parameter | None], str]] = []
+        if not self._told:
+            self._walk()
+
+    def read(self) -> list[tuple[str, nn.Parameter]]:
+        """Return what `model.named_parameters()` yields."""
+        if self._told:
+            return list(self._model.named_parameters())
+        return [(full, p) for full, owner, name in self._places if (p := owner.get(name)) is not None]
+
+    def _walk(self) -> None:
+        known: set[int] = set()
+        waiting: list[tuple[str, nn.Module]] = [("", self._model)]
+        while waiting:
+            prefix, module = waiting.pop()
+            if id(module) in known:
+                continue
+            known.add(id(module))
+            owner = module._parameters
+            for name, parameter in owner.items():
+                if parameter is not None and id(parameter) not in known:
+                    known.add(id(parameter))
+                    self._places.append((prefix + name, owner, name))
+            if module._modules:
+                children = [(f"{prefix}{name}.", child) for name, child in module._modules.items() if child is not None]
+                waiting.extend(reversed(children))
 
 
 def named_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -12,21 +57,29 @@ def named_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
         >>> [name for name, _ in named_parameters(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))]
         ['0.weight', '0.bias']
     """
-    kind = type(model)
-    if kind.named_parameters is not nn.Module.named_parameters or kind.named_modules is not nn.Module.named_modules:
-        return list(model.named_parameters())  # a wrapper (FSDP) that tells names of its own
-    found: list[tuple[str, nn.Parameter]] = []
+    return Listing(model).read()
+
+
+def named_modules(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return what `model.named_modules()` yields, in a tenth of its time.
+
+    Example:
+        >>> [name for name, _ in named_modules(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))]
+        ['', '0', '1']
+    """
+    if type(model).named_modules is not nn.Module.named_modules:
+        return list(model.named_modules())
+    found: list[tuple[str, nn.Module]] = []
     known: set[int] = set()
-    waiting: list[tuple[str, nn.Module]] = [("", model)]
+    waiting = [("", model)]
     while waiting:
-        prefix, module = waiting.pop()
+        name, module = waiting.pop()
         if id(module) in known:
             continue
         known.add(id(module))
-        for name, parameter in module._parameters.items():
-            if parameter is not None and id(parameter) not in known:
-                known.add(id(parameter))
-                found.append((prefix + name, parameter))
-        children = [(f"{prefix}{name}.", child) for name, child in module._modules.items() if child is not None]
-        waiting.extend(reversed(children))
+        found.append((name, module))
+        if module._modules:
+            prefix = f"{name}." if name else ""
+            children = [(prefix + key, child) for key, child in module._modules.items() if child is not None]
+            waiting.extend(reversed(children))
     return found

@@ -70,12 +70,15 @@ class Outputs:
             value: What it returned.
             listener: Told of the gradient of the main output as well.
         """
-        outputs: list[Output] = []
-        for tensor in listed(value):
-            if tensor.is_floating_point() or tensor.is_complex():
-                outputs.append(self._output(tensor, measured=not outputs))
-                if len(outputs) == _MAX_OUTPUTS:
-                    break
+        if type(value) is torch.Tensor and value.is_floating_point():
+            outputs = [self._output(value, call.outputs[0] if call.outputs else None, measured=True)]
+        else:
+            outputs = []
+            for tensor in listed(value):
+                if tensor.is_floating_point() or tensor.is_complex():
+                    outputs.append(self._output(tensor, None, measured=not outputs))
+                    if len(outputs) == _MAX_OUTPUTS:
+                        break
         self.of_call[call] = outputs
         if outputs and listener is not None:
             outputs[0].listeners.append((call, listener))
@@ -112,16 +115,16 @@ class Outputs:
                 output.kept = None
                 output.listeners.clear()
 
-    def _output(self, tensor: torch.Tensor, *, measured: bool) -> Output:
-        if not differentiable(tensor) or inside_transform() or not torch.is_grad_enabled():
-            return self._measured(Output(num_elements(tensor)), tensor, measured)
-        edge = edge_of(tensor)
+    def _output(self, tensor: torch.Tensor, edge: Edge | None, *, measured: bool) -> Output:
+        if edge is None:
+            if not differentiable(tensor) or inside_transform() or not torch.is_grad_enabled():
+                return self._measured(Output(num_elements(tensor)), tensor, measured)
+            edge = edge_of(tensor)
         output = self._by_edge.get(edge)
         if output is None:
-            output = self._measured(Output(num_elements(tensor)), tensor, measured)
-            self._by_edge[edge] = output
+            output = self._by_edge[edge] = self._measured(Output(num_elements(tensor)), tensor, measured)
             self._hook(edge, output)
-        elif measured and output.forward is None:
+        elif output.forward is None:
             self._measured(output, tensor, measured)
         return output
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.probe.watching.listing import named_parameters
+from gradscope.probe.watching.listing import Listing, named_parameters
 from gradscope.probe.watching.rows import Handle, Rows
+
+Look = Callable[[list[str], torch.Tensor], None]
 
 
 class Parameters:
@@ -20,16 +24,21 @@ class Parameters:
     Args:
         model: Whose parameters.
         rows: Where the numbers go.
+        look: Is shown every gradient, by first name: one as it is, or several of one shape stacked. Where several
+            backward passes bring a gradient, after each.
+        traced: Whether to note how each backward pass leaves weights and gradients.
     """
 
-    def __init__(self, model: nn.Module, rows: Rows) -> None:
+    def __init__(self, model: nn.Module, rows: Rows, look: Look | None = None, *, traced: bool = False) -> None:
         self._model = model
+        self._look = look
+        self._traced = traced
         self._rows = rows
+        self._listing: Listing | None = None
         self._before: dict[str, tuple[torch.Tensor, int] | None] = {}
         self._hooks: list[RemovableHandle] = []
         self._nodes: list[object] = []
         self._named: list[tuple[str, nn.Parameter]] = []
-        self._returned: dict[str, torch.Tensor] = {}
         self.norms: dict[str, Handle | None] = {}
         """By first name; a parameter that no backward touched is missing."""
         self.left: list[tuple[int, int | None]] = []
@@ -37,6 +46,7 @@ class Parameters:
 
     def started(self) -> None:
         """Note what `.grad` holds before a backward pass."""
+        self._listing = Listing(self._model)
         self._named = self._trainable()
         self._before = {name: _state(p.grad) for name, p in self._named}
         for name, parameter in self._named:
@@ -45,18 +55,19 @@ class Parameters:
 
     def ended(self) -> None:
         """Take the norms of all gradients that the backward pass has touched."""
-        # Listed anew: FSDP exchanges the parameters of a module for their shards during the backward.
+        # Read anew: FSDP exchanges the parameters of a module for their shards during the backward.
         self._named = self._trainable()
         touched = [
             (name, parameter.grad)
             for name, parameter in self._named
             if parameter.grad is not None and not _same(parameter.grad, self._before.get(name))
         ]
-        for (name, _), handle in zip(touched, self._rows.norms([grad for _, grad in touched]), strict=True):
-            self.norms[name] = handle
+        names = [name for name, _ in touched]
+        self._measure(names, [grad for _, grad in touched])
         self._before.clear()
         self._release()
-        self.left = traces(self._model)
+        if self._traced:
+            self.left = traces(self._model)
 
     def returned(self, inputs: tuple[object, ...], gradients: tuple[torch.Tensor | None, ...]) -> None:
         """Take the norms of gradients that `autograd.grad` returned instead of filling `.grad`."""
@@ -64,18 +75,24 @@ class Parameters:
         for tensor, gradient in zip(inputs, gradients, strict=False):
             name = names.get(id(tensor))
             if name is not None and gradient is not None:
-                self.norms[name] = self._rows.norm(gradient)
-                self._returned[name] = gradient
+                self._measure([name], [gradient])
 
-    def gradients(self) -> list[tuple[str, torch.Tensor | None]]:
-        """Return the gradients that this step's backward passes have left, or returned."""
-        return [
-            (name, self._returned.get(name, parameter.grad) if name in self.norms else None)
-            for name, parameter in self._named
-        ]
+    @property
+    def names(self) -> list[str]:
+        """The first names of the parameters that learn, as the last backward pass left them."""
+        return [name for name, _ in self._named]
+
+    def _measure(self, names: list[str], gradients: list[torch.Tensor]) -> None:
+        def look(numbers: Sequence[int], values: torch.Tensor) -> None:
+            assert self._look is not None
+            self._look([names[number] for number in numbers], values)
+
+        handles = self._rows.norms(gradients, None if self._look is None else look)
+        self.norms.update(zip(names, handles, strict=True))
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
-        return [(name, p) for name, p in named_parameters(self._model) if p.requires_grad]
+        assert self._listing is not None
+        return [pair for pair in self._listing.read() if pair[1].requires_grad]
 
     def _catch(self, name: str, parameter: nn.Parameter) -> None:
         with torch.enable_grad():
@@ -83,7 +100,7 @@ class Parameters:
 
         def arrived(gradients: tuple[torch.Tensor | None, ...]) -> None:
             if gradients[0] is not None:
-                self.norms[name] = self._rows.norm(gradients[0])
+                self._measure([name], [gradients[0]])
 
         self._nodes.append(node)  # the node, and the hook with it, would be gone before the backward
         self._hooks.append(node.register_prehook(arrived))

@@ -22,9 +22,13 @@ import torch
 
 from gradscope.probe.watching.dense import UnreadableError, dense, readable
 from gradscope.probe.watching.sharded import Shard, Shards
+from gradscope.probe.watching.stacked import groups, is_small, norms_of
 
 Handle = int
 """What `norm`, `dot`, ... return: the position of the number in what `read` returns."""
+
+Look = Callable[[Sequence[int], torch.Tensor], None]
+"""Is shown one tensor as it is, or several of one shape stacked, with their numbers."""
 
 _CHUNK = 1024
 """Elements summed in float32 at once: relative error below 5e-7, and vector kernels are at full speed."""
@@ -66,23 +70,59 @@ class Rows:
 
     def norm(self, tensor: torch.Tensor) -> Handle | None:
         """Take the L2 norm of a tensor of any layout and number type; global where it is sharded over ranks."""
-        if readable(tensor):
-            return self._store(self._norm(tensor)) if tensor.is_inference() else self._norm_once(tensor)
-        return self._guarded(lambda local: self._norm(local[0]), [tensor], self._shards.square_sum)
+        if not readable(tensor):
+            return self._guarded(lambda local: self._norm(local[0]), [tensor], self._shards.square_sum)
+        if tensor.is_inference():
+            return self._store(self._norm(tensor))
+        # A residual sum is a module's output, a term of the next sum and a station of the stream; its gradient as well.
+        address, version = tensor.data_ptr(), tensor._version
+        known = self._taken.get(address)
+        if known is not None:
+            other = known[0]()
+            if other is not None and known[1] == version == other._version and _alike(tensor, other):
+                return known[2]
+        handle = len(self._values)
+        self._values.append(self._norm(tensor.detach() if tensor.requires_grad else tensor))
+        self._taken[address] = (weakref.ref(tensor), version, handle)
+        return handle
 
-    def norms(self, tensors: Sequence[torch.Tensor]) -> list[Handle | None]:
-        """Take the norms of many tensors, in few launches where they lie on another device than the CPU."""
+    def norms(self, tensors: Sequence[torch.Tensor], look: Look | None = None) -> list[Handle | None]:
+        """Take the norms of many tensors: of those on another device than the CPU, and of small ones, together.
+
+        Args:
+            tensors: The tensors.
+            look: Is shown every tensor that can be read, while it is in the cache.
+        """
         handles: list[Handle | None] = [None] * len(tensors)
-        remote = [i for i, tensor in enumerate(tensors) if tensor.device.type != "cpu" and readable(tensor)]
+        plain = [i for i, tensor in enumerate(tensors) if readable(tensor)]
+        remote = [i for i in plain if not tensors[i].is_cpu]
         if remote:
             many = torch._foreach_norm([tensors[i].detach() for i in remote], 2, dtype=torch.float64)
             for i, value in zip(remote, many, strict=True):
                 handles[i] = self._store(value)
-        done = set(remote)
-        for i, tensor in enumerate(tensors):
-            if i not in done:
-                handles[i] = self._store(self._norm(tensor.detach())) if readable(tensor) else self.norm(tensor)
+        small = [i for i in plain if is_small(tensors[i])] if self._host_branches else []
+        for group in groups(tensors, small):
+            stacked = torch.stack([tensors[i].detach() for i in group])
+            for i, norm in zip(group, norms_of(stacked), strict=True):
+                handles[i] = self._store(_sure(norm, tensors[i], tensors[i].numel()))
+            if look is not None:
+                look(group, stacked)
+        together = {i for i in small if handles[i] is not None}
+        for i in plain:
+            if handles[i] is None:
+                handles[i] = self._store(self._norm(tensors[i].detach()))
+            if look is not None and i not in together:
+                look([i], tensors[i])
+        if len(plain) < len(tensors):
+            for i in {*range(len(tensors))}.difference(plain):
+                handles[i] = self.norm(tensors[i])
         return handles
+
+    def same(self, tensor: torch.Tensor, handle: Handle | None) -> Handle | None:
+        """Take it that a tensor's norm is one that is known already; return the handle."""
+        if handle is not None and readable(tensor) and not tensor.is_inference():
+            self._taken[tensor.data_ptr()] = (weakref.ref(tensor), tensor._version, handle)
+        return handle
 
     def dot(self, a: torch.Tensor, b: torch.Tensor) -> Handle | None:
         """Take the inner product of two tensors of one shape (the real part for complex ones)."""
@@ -118,21 +158,6 @@ class Rows:
         self._values.append(value)
         return len(self._values) - 1
 
-    def _norm_once(self, tensor: torch.Tensor) -> Handle:
-        """Take a norm, or hand out the handle of a tensor's norm that was taken before.
-
-        A residual sum is a module's output, a term of the next sum and a station of the stream; its gradient as well.
-        """
-        address = tensor.data_ptr()
-        known = self._taken.get(address)
-        if known is not None:
-            other = known[0]()
-            if other is not None and known[1] == tensor._version == other._version and _alike(tensor, other):
-                return known[2]
-        handle = self._store(self._norm(tensor.detach()))
-        self._taken[address] = (weakref.ref(tensor), tensor._version, handle)
-        return handle
-
     def _guarded(
         self,
         take: Callable[[list[torch.Tensor]], float | torch.Tensor],
@@ -166,12 +191,8 @@ class Rows:
             flat = values.view(-1)
             norm = math.sqrt(torch.dot(flat, flat).item())
         else:
-            norm = _chunked_norm(values)
-        if _SAFE_RMS * math.sqrt(count) < norm < _SAFE_NORM or math.isnan(norm):
-            return norm
-        if not bool(values.any()):
-            return 0.0
-        return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+            norm = _chunked_norm(values, count)
+        return _sure(norm, values, count)
 
     def _dot(self, a: torch.Tensor, b: torch.Tensor) -> float | torch.Tensor:
         if self._host_branches and a.is_cpu and a.dtype is b.dtype is torch.float32:
@@ -196,21 +217,32 @@ def flatten(values: torch.Tensor) -> torch.Tensor | None:
     return None
 
 
-def _chunked_norm(values: torch.Tensor) -> float:
-    """Sum float32 squares in chunks, the chunks in float64."""
+def _sure(norm: float, values: torch.Tensor, count: int) -> float:
+    """Return a norm that was taken in float32, taken again in float64 where squares were lost or overflowed."""
+    if _SAFE_RMS * math.sqrt(count) < norm < _SAFE_NORM or norm != norm:  # noqa: PLR0124 - not a number
+        return norm
+    if not bool(values.any()):
+        return 0.0
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
+
+
+def _chunked_norm(values: torch.Tensor, count: int) -> float:
+    """Sum float32 squares in chunks, the few sums (in float64 where they are many) in a second pass."""
     wide = torch.float32 if values.dtype is not torch.float32 else None
     flat = flatten(values)
     if flat is None:
         return float(torch.linalg.vector_norm(values, dtype=torch.float64))
-    count = values.numel()
     if count <= _SMALL:
         return float(torch.linalg.vector_norm(flat, dtype=wide))
-    whole = count - count % _CHUNK
-    chunks = torch.linalg.vector_norm(flat[:whole].view(-1, _CHUNK), dim=1, dtype=wide)
-    norm = float(torch.linalg.vector_norm(chunks, dtype=torch.float64))
-    if whole < count:
-        norm = math.hypot(norm, float(torch.linalg.vector_norm(flat[whole:], dtype=wide)))
-    return norm
+    rest = count % _CHUNK
+    whole = flat[: count - rest] if rest else flat
+    chunks = torch.linalg.vector_norm(whole.view(-1, _CHUNK), dim=1, dtype=wide)
+    if count > _SMALL * _CHUNK:
+        chunks = chunks.to(torch.float64)
+    square = torch.dot(chunks, chunks).item()
+    if rest:
+        square += torch.linalg.vector_norm(flat[count - rest :], dtype=wide).item() ** 2
+    return math.sqrt(square)
 
 
 def _chunked_dot(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
@@ -44,15 +46,15 @@ class Tables:
             table: Which table.
             rows: The rows, each with the columns `names` in order.
             names: Columns in which they differ.
-            same: Columns in which they do not.
+            same: Columns in which they do not; those left out are None.
         """
         if rows:
             columns = self.columns[table]
-            assert {*names, *same} == columns.keys(), f"other columns than those of {table}"
+            assert {*names, *same} <= columns.keys(), f"unknown columns of {table}"
             for name, values in zip(names, zip(*rows, strict=True), strict=True):
                 columns[name].extend(values)
-            for name, value in same.items():
-                columns[name].extend([value] * len(rows))
+            for name in columns.keys() - names:
+                columns[name].extend([same.get(name)] * len(rows))
 
     def confess(self, what: str, why: str) -> None:
         """Say, once, what was not measured and why."""
@@ -66,13 +68,15 @@ class Tables:
 
     def add_calls(self, calls: Iterable[Call]) -> None:
         """Append the calls of a step that no earlier step had; `row_of_call` finds them all."""
-        calls = list(calls)
-        new = [call for call in calls if (call.module, call.call) not in self._calls]
-        for call in new:
-            self._calls[call.module, call.call] = self.add(
-                "calls", module=call.module, call=call.call,
-                shape=None if call.shape is None else list(call.shape), dtype=call.dtype,
-            )  # fmt: skip
+        known = self._calls
+        new = [call for call in calls if (call.module, call.call) not in known]
+        first = len(self.columns["calls"]["module"])
+        known.update(((call.module, call.call), row) for row, call in enumerate(new, first))
+        rows = [
+            (call.module, call.call, None, None if call.shape is None else list(call.shape), _name_of(call.dtype))
+            for call in new
+        ]
+        self.add_rows("calls", rows, ("module", "call", "parent", "shape", "dtype"))
         for call in new:  # a parent ends, and gets its row, after its children
             parent = call.parent
             row = self._calls[call.module, call.call]
@@ -87,6 +91,10 @@ class Tables:
     def user_file(self, file: str | None) -> str | None:
         """Return a file name as the recording keeps it where it is the user's, None for a library's."""
         return relative(file, self._root) if file is not None and is_user_file(file) else None
+
+    def knows_parameters(self, names: Iterable[str]) -> bool:
+        """Tell whether all of some parameters have been described."""
+        return bool(self._parameters) and all(name in self._parameters for name in names)
 
     def describe_parameters(self, model: nn.Module) -> None:
         """Fill the table of parameters, once they all have a shape."""
@@ -123,10 +131,14 @@ class Tables:
     def of_step(self, table: str, step: int, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
         """Return some columns of the rows of one step."""
         data = self.columns[table]
-        chosen = zip(data["step"], *(data[column] for column in columns), strict=True)
-        return [tuple(values) for at, *values in chosen if at == step]
+        first, end = bisect_left(data["step"], step), bisect_right(data["step"], step)  # written in order
+        return list(zip(*(data[column][first:end] for column in columns), strict=True))
 
     def recording(self, provenance: Provenance) -> Recording:
         """Return what has been gathered so far as a recording."""
         copied = {name: {column: list(values) for column, values in t.items()} for name, t in self.columns.items()}
         return Recording(provenance, copied)
+
+
+def _name_of(dtype: torch.dtype | None) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")

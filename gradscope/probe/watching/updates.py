@@ -9,6 +9,9 @@ from torch.nn.parameter import is_lazy
 from gradscope.probe.watching.listing import named_parameters
 from gradscope.probe.watching.rows import Handle, Rows
 
+_AT_ONCE = 1 << 18
+"""Elements of differences that may wait to be measured together: 1 MB."""
+
 
 class Updates:
     """Weight and update norms around one optimizer step.
@@ -26,17 +29,28 @@ class Updates:
         """The weights before the step."""
         self.weights: dict[str, Handle | None] = {}
         self.changes: dict[str, Handle | None] = {}
-        norms = rows.norms([parameter for _, parameter in self._parameters])
+        norms = rows.norms([parameter.detach() for _, parameter in self._parameters])
         for (name, _), handle in zip(self._parameters, norms, strict=True):
             self.weights[name] = handle
 
     def after(self) -> None:
         """Take the differences, once the optimizer has stepped."""
         with torch.no_grad():
+            waiting: dict[str, torch.Tensor] = {}
+            num_elements = 0
             for name, parameter in self._parameters:
                 before = self.before.get(name)
                 if before is not None:
-                    self.changes[name] = self._rows.norm(parameter.detach() - before)
+                    waiting[name] = parameter.detach() - before
+                    num_elements += before.numel()
+                    if num_elements > _AT_ONCE:
+                        self._measure(waiting)
+                        num_elements = 0
+            self._measure(waiting)
+
+    def _measure(self, differences: dict[str, torch.Tensor]) -> None:
+        self.changes.update(zip(differences, self._rows.norms(list(differences.values())), strict=True))
+        differences.clear()
 
 
 def steps_in_backward(model: nn.Module) -> bool:

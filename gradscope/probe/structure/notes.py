@@ -1,0 +1,239 @@
+"""What autograd forgets of a forward but the search for residual additions needs.
+
+Constants in products, tensors that enter the graph without needing a gradient, what was done in place to views, and
+what ran without gradients inside re-entrant checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, WEIGHTED, operation_of
+from gradscope.probe.structure.graph import OUTSIDE, Trace, lacks_data
+from gradscope.probe.structure.operations import Effect, effect_of, operation
+from gradscope.probe.structure.summands import is_number, tensors_among
+from gradscope.probe.watching.calls import Call
+from gradscope.probe.watching.tensors import edge_of, inside_transform
+
+_TICK = 2.0**-28
+"""Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What a product multiplied by, where that has no gradient: a number, or None for a tensor (a mask)."""
+
+    value: float | None
+    elementwise: bool = False
+    """The factor has an element for each element: a mask, not a scale."""
+
+
+class Notes:
+    """What was seen of one forward, call by call of a torch function.
+
+    Attributes:
+        factors: By the sequence number of a product's node what it multiplied by.
+        hidden: By the sequence number of a node what it takes in that autograd does not know: position and tensor.
+        splices: By sequence number and output what computed the output of an opaque node (checkpointing).
+        in_views: What was done in place to a view, by the sequence number of the node that keeps its base up to date.
+    """
+
+    def __init__(self) -> None:
+        self.factors: dict[int, Factor] = {}
+        self.hidden: dict[int, list[tuple[int, Trace]]] = {}
+        self.splices: dict[tuple[int, int], Trace] = {}
+        self.in_views: dict[int, str] = {}
+        self._functions_run: list[tuple[int, int]] = []
+        """The autograd sequence numbers that torch functions of several operations were given, one after the other."""
+        self._clock = 0
+        self._traces: dict[int, tuple[weakref.ref[torch.Tensor], Trace]] = {}
+
+    def ran(self, name: str, before: int) -> None:
+        """Note that a function ran, and the sequence number that its first operation was given."""
+        if sequence_now() - before > 1 and not name.startswith("_foreach"):
+            self._functions_run.append((before, sequence_now()))
+
+    def inside_function(self, sequence: float) -> bool:
+        """Tell whether an operation ran inside a function of torch: what a recurrent cell adds up is its own affair."""
+        place = bisect_right(self._functions_run, (sequence, math.inf)) - 1
+        return place >= 0 and sequence < self._functions_run[place][1]
+
+    def see(
+        self,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+        call: Call | None,
+        before: int = 0,
+    ) -> list[Trace]:
+        """Note what a call of a torch function did.
+
+        Args:
+            name: The function's name.
+            args: What it was given.
+            kwargs: What it was given by name.
+            result: What it returned.
+            call: The innermost module call it ran in.
+            before: The sequence number of its first operation.
+
+        Returns:
+            The traces of what came out of several inputs without a gradient.
+        """
+        if inside_transform() or torch._C._current_graph_task_id() != -1:
+            return []
+        first = result if isinstance(result, torch.Tensor) else next(iter(tensors_among((result,))), None)
+        if first is None:
+            return []
+        if first.requires_grad:
+            self._note_graph(name, args, kwargs, first, before)
+        elif first.is_floating_point() or first.is_complex():
+            return self._note_trace(name, args, kwargs, result, call)
+        return []
+
+    def hide(self, sequence: int, position: int, trace: Trace) -> None:
+        """Note a tensor without a gradient that goes into a node."""
+        self.hidden.setdefault(sequence, []).append((position, trace))
+
+    def _note_graph(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: torch.Tensor, before: int
+    ) -> None:
+        node = result.grad_fn
+        if node is None:
+            return
+        if args and result is args[0] and result._base is not None:
+            sequence = sum_sequence(result)
+            if sequence is not None:
+                self.in_views[sequence] = operation_of(name, weighted=False)
+        if name in PRODUCTS and len(args) > 1:
+            self._note_factor(name, args, result, node)
+        tensors = list(tensors_among((*args, *kwargs.values()) if kwargs else args))
+        self.splice(tensors)
+        if name in WEIGHTED or (name in PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
+            raw = [
+                (position, tensor)
+                for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors)
+                if not (tensor.requires_grad or isinstance(tensor, torch.nn.Parameter))
+                and is_number(tensor)
+                and tensor.dim() > 0
+            ]
+            for (reader, place), (_, tensor) in zip(_readers_of(node, [i for i, _ in raw], before), raw, strict=False):
+                self.hide(reader._sequence_nr(), place, self.trace(tensor).without_gradient())
+
+    def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
+        for factor in args[:2]:
+            if isinstance(factor, int | float):
+                value = (1.0 / factor if factor else None) if name in DIVISIONS else float(factor)
+                self.factors[node._sequence_nr()] = Factor(value)
+            elif isinstance(factor, torch.Tensor) and not factor.requires_grad:
+                self.factors[node._sequence_nr()] = Factor(None, factor.numel() == result.numel())
+
+    def _note_trace(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, call: Call | None
+    ) -> list[Trace]:
+        tensors = list(tensors_among((args, tuple(kwargs.values())) if kwargs else args))
+        inputs: list[Any] = []
+        self.splice(tensors)
+        for tensor in () if name.endswith("_like") or name.startswith("new_") else tensors:  # only their shape is used
+            if tensor.requires_grad:
+                if not torch.is_grad_enabled():  # otherwise it was cut off
+                    inputs.append(tuple(edge_of(tensor)))
+            elif tensor.is_floating_point() or tensor.is_complex():
+                inputs.append(self.trace(tensor))
+        weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
+        short = operation_of(name, weighted=weighted)
+        made = []
+        for part in tensors_among((result,)):
+            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), call)
+            self._remember(part, trace)
+            made.append(trace)
+        return made if len(inputs) > 1 else []
+
+    def splice(self, tensors: list[torch.Tensor]) -> None:
+        """Note which tensors are the output of an opaque node whose inside has been seen."""
+        for tensor in tensors:
+            known = self._traces.get(id(tensor))
+            if known is None or not tensor.requires_grad or known[0]() is not tensor:
+                continue
+            node = tensor.grad_fn
+            if node is not None and operation(node.name()) == "CheckpointFunction":
+                self.splices[node._sequence_nr(), tensor.output_nr] = known[1]
+
+    def trace(self, tensor: torch.Tensor) -> Trace:
+        """Return what stands for a tensor that needs no gradient."""
+        known = self._traces.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        trace = Trace("", (), OUTSIDE, tuple(tensor.shape) if not tensor.is_nested else ())
+        self._remember(tensor, trace)
+        return trace
+
+    def _now(self) -> float:
+        """Return a sequence number between the last autograd node and the next, larger than the last returned."""
+        self._clock += 1
+        return float(sequence_now()) - 0.5 + self._clock * _TICK
+
+    def _remember(self, tensor: torch.Tensor, trace: Trace) -> None:
+        self._traces[id(tensor)] = (weakref.ref(tensor), trace)
+
+
+def sequence_now() -> int:
+    """Return the sequence number that the next autograd node will have."""
+    number: int = torch._C._autograd._get_sequence_nr()
+    return number
+
+
+def sum_sequence(result: torch.Tensor) -> int | None:
+    """Return the sequence number of the node that holds the sum; for a view written in place that of its base."""
+    node = result.grad_fn
+    if node is None:
+        return None
+    base = result._base
+    if base is not None and base.grad_fn is not None and operation(base.grad_fn.name()) == "CopySlices":
+        node = base.grad_fn
+    number: int = node._sequence_nr()
+    return number
+
+
+_RESHAPES = frozenset({"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze"})
+
+
+def _readers_of(node: Any, positions: list[int], before: int) -> list[tuple[Any, int]]:
+    """Return the nodes that read inputs which autograd left out, and where among their inputs.
+
+    A linear layer on more than two axes is a product between two reshapes: it is the product that works on the input.
+    An attention is a function of many operations: its projections do.
+
+    Args:
+        node: The node of the function's output.
+        positions: Where the inputs stand among the function's arguments.
+        before: The sequence number of the function's first operation.
+    """
+    while operation(node.name()) in _RESHAPES and node.next_functions[0][0] is not None:
+        node = node.next_functions[0][0]
+    missing = _missing(node)
+    if missing:
+        return [(node, position if position in missing else missing[0]) for position in positions]
+    inner = sorted(_lacking(node, before), key=lambda one: one._sequence_nr()) if positions else []
+    return [(one, _missing(one)[0]) for one in inner] or [(node, position) for position in positions]
+
+
+def _missing(node: Any) -> list[int]:
+    return [place for place, (source, _) in enumerate(node.next_functions) if source is None]
+
+
+def _lacking(node: Any, before: int) -> set[Any]:
+    """The operations with weights, behind a node and in the same function, whose data autograd left out."""
+    stack, seen = [node], {node}
+    while stack:
+        for source, _ in stack.pop().next_functions:
+            if source is not None and source not in seen and source._sequence_nr() >= before:
+                seen.add(source)
+                stack.append(source)
+    return {one for one in seen if effect_of(operation(one.name())) is Effect.PROJECT and lacks_data(one)}
