@@ -12,7 +12,7 @@ import torch
 
 WARM_UP = 2
 LEAST_PAIRS, MOST_PAIRS = 5, 40
-PAIRS_S = 25.0
+PAIRS_S = 20.0
 """So long pairs are taken, but at least five and at most forty."""
 
 
@@ -25,18 +25,29 @@ class Ratio:
         low: Lower quartile of the same.
         high: Upper quartile of the same.
         plain_s: Median seconds of the plain step.
+        num_pairs: How many pairs there were.
     """
 
     median: float
     low: float
     high: float
     plain_s: float
+    num_pairs: int
 
     def __str__(self) -> str:
-        return f"{self.median:.3f} ({self.low:.3f}–{self.high:.3f})"
+        spread = f"{self.low:.3f}–{self.high:.3f}" if self.num_pairs > 1 else "one pair"
+        return f"{self.median:.3f} ({spread})"
 
 
-def paired(plain: Callable[[], None], candidate: Callable[[], None], device: torch.device, seconds: float) -> Ratio:
+def paired(
+    plain: Callable[[], None],
+    candidate: Callable[[], None],
+    device: torch.device,
+    seconds: float,
+    *,
+    warm_up: int = WARM_UP,
+    least: int = LEAST_PAIRS,
+) -> Ratio:
     """Time two callables in alternating order (A B, B A, …) and return the ratio pair by pair.
 
     Args:
@@ -44,19 +55,21 @@ def paired(plain: Callable[[], None], candidate: Callable[[], None], device: tor
         candidate: What is compared.
         device: Whose queue has to be empty before and after.
         seconds: For how long to take pairs.
+        warm_up: How often each is run before.
+        least: So many pairs are taken even if that takes longer.
     """
-    for function in (plain, candidate) * WARM_UP:
+    for function in (plain, candidate) * warm_up:
         function()
     ratios, plains = [], []
     gc.collect()
     start = time.perf_counter()
-    while len(ratios) < MOST_PAIRS and (len(ratios) < LEAST_PAIRS or time.perf_counter() - start < seconds):
+    while len(ratios) < MOST_PAIRS and (len(ratios) < least or time.perf_counter() - start < seconds):
         order = (plain, candidate) if len(ratios) % 2 == 0 else (candidate, plain)
         taken = {function: _seconds(function, device) for function in order}
         ratios.append(taken[candidate] / taken[plain])
         plains.append(taken[plain])
-    low, median, high = statistics.quantiles(ratios, n=4)
-    return Ratio(median, low, high, statistics.median(plains))
+    low, median, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return Ratio(median, low, high, statistics.median(plains), len(ratios))
 
 
 def _seconds(function: Callable[[], None], device: torch.device) -> float:

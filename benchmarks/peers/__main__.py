@@ -23,14 +23,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", type=Path, default=ROOT / "benchmarks" / "work" / "peers")
     parser.add_argument("--only", default="")
-    parser.add_argument("--pairs-s", default="25")
+    parser.add_argument("--pairs-s", help="seconds of pairs for each tool and network")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     python = options.venv / "bin" / "python"
     if not python.exists():
         venv.create(options.venv, with_pip=True)
         _install(python)
-    arguments = ["--only", options.only, "--pairs-s", options.pairs_s]
+    arguments = ["--only", options.only]
+    arguments += ["--pairs-s", options.pairs_s] if options.pairs_s else []
     arguments += ["--output", str(options.output)] if options.output else []
     environment = os.environ | {"PYTHONPATH": str(ROOT), "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     return subprocess.run([python, "-m", "benchmarks.peers.table", *arguments], env=environment, check=False).returncode

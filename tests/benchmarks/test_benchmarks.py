@@ -81,4 +81,5 @@ def _no_version(_: str) -> str:
 
 
 def test_ratios_show_their_quartiles() -> None:
-    assert str(Ratio(1.0309, 1.0, 1.05, 0.1)) == "1.031 (1.000–1.050)"
+    assert str(Ratio(1.0309, 1.0, 1.05, 0.1, 5)) == "1.031 (1.000–1.050)"
+    assert str(Ratio(15.2, 15.2, 15.2, 0.1, 1)) == "15.200 (one pair)"
