@@ -248,9 +248,15 @@ class _NotFiniteError(Exception):
 
 def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:
     grads = [p.grad for p in model.parameters() if p.grad is not None and p.grad.numel() and readable(p.grad)]
-    # The largest magnitude: a Euclidean norm in float32 is infinite already where single numbers pass 1e19.
-    norms = torch._foreach_norm([loss.detach(), *grads], ord=math.inf)
-    return bool(torch.stack([norm.to(loss.device, torch.float32) for norm in norms]).isfinite().all())
+    tensors = [loss.detach(), *grads]
+    # A Euclidean norm is taken at the speed of memory, but in float32 it is infinite already where single numbers pass
+    # 1e19. Only then the largest magnitude is asked for, which takes the CPU 20 times as long.
+    return _are_finite(tensors, 2.0) or _are_finite(tensors, math.inf)
+
+
+def _are_finite(tensors: list[torch.Tensor], order: float) -> bool:
+    norms = torch._foreach_norm(tensors, ord=order)
+    return bool(torch.stack([norm.to(tensors[0].device, torch.float32) for norm in norms]).isfinite().all())
 
 
 def _silent(words: str, done: int, total: int) -> None:
