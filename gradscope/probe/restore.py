@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from gradscope.probe.listing import buffers
+
 _CONTAINERS = (dict, list, set, OrderedDict)
 
 
@@ -41,7 +43,7 @@ class Buffers:
     """The values of a model's buffers, to be put back in place."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._saved = [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not _without_values(buffer)]
+        self._saved = [(buffer, buffer.detach().clone()) for buffer in buffers(model) if not _without_values(buffer)]
 
     def restore(self) -> None:
         """Write the values back into the buffers that were saved."""
@@ -126,11 +128,11 @@ class ModelState:
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
     """Undo what a measurement of our own does to buffers and random state."""
-    random_state, buffers = RandomState(), Buffers(model)
+    random_state, kept = RandomState(), Buffers(model)
     try:
         yield
     finally:
-        buffers.restore()
+        kept.restore()
         random_state.restore()
 
 

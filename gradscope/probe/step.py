@@ -17,6 +17,7 @@ from gradscope.probe.closer import note_births, note_cuts, note_zeros
 from gradscope.probe.faults.failures import cut_error, loss_error, told
 from gradscope.probe.faults.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.interrupted import MeasurementInterrupted
+from gradscope.probe.listing import named_parameters
 from gradscope.probe.origin import provenance_of
 from gradscope.probe.restore import ModelState, Moment, RandomState
 from gradscope.probe.seeding import seed_everything
@@ -204,7 +205,7 @@ class _Run:
             loss = self._loss(batch)
         except Exception as error:
             raise told(error, f"The forward at step {number}", self.subject.root) from error
-        wrong = loss_error(loss, any(parameter.requires_grad for parameter in self.model.parameters()))
+        wrong = loss_error(loss, any(parameter.requires_grad for _, parameter in named_parameters(self.model)))
         if wrong is not None:
             raise self._where_cut(wrong, loss, batch)
         return loss
@@ -219,7 +220,7 @@ class _Run:
         return error if not cuts else cut_error(error, cuts[0], self.subject.root)
 
     def _backward(self, number: int, loss: torch.Tensor) -> None:
-        for parameter in self.model.parameters():
+        for _, parameter in named_parameters(self.model):
             parameter.grad = None
         try:
             loss.backward()  # type: ignore[no-untyped-call]
@@ -247,7 +248,8 @@ class _NotFiniteError(Exception):
 
 
 def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:
-    grads = [p.grad for p in model.parameters() if p.grad is not None and p.grad.numel() and readable(p.grad)]
+    found = [parameter.grad for _, parameter in named_parameters(model)]
+    grads = [grad for grad in found if grad is not None and grad.numel() and readable(grad)]
     tensors = [loss.detach(), *grads]
     # A Euclidean norm is taken at the speed of memory, but in float32 it is infinite already where single numbers pass
     # 1e19. Only then the largest magnitude is asked for, which takes the CPU 20 times as long.

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from gradscope.probe.watching.listing import Listing, named_modules, named_parameters
+from gradscope.probe.listing import Listing, buffers, named_modules, named_parameters
 
 
 def _shared() -> nn.Module:
@@ -21,7 +21,8 @@ class Renamed(nn.Linear):
 
 
 @pytest.mark.parametrize("make", [
-    _shared, lambda: Renamed(2, 2), lambda: nn.TransformerEncoderLayer(8, 2), lambda: nn.LSTM(3, 4, num_layers=2),
+    _shared, lambda: nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(3, affine=False)),
+    lambda: Renamed(2, 2), lambda: nn.TransformerEncoderLayer(8, 2), lambda: nn.LSTM(3, 4, num_layers=2),
     lambda: nn.ParameterDict({"a": nn.Parameter(nn.Linear(1, 1).weight), "b": None}),
     lambda: nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)),
 ])  # fmt: skip
@@ -32,6 +33,7 @@ def test_order_names_and_objects_agree_with_torch(make) -> None:
     assert [name for name, _ in found] == [name for name, _ in expected]
     assert all(one is other for (_, one), (_, other) in zip(found, expected, strict=True))
     assert named_modules(model) == list(model.named_modules())
+    assert all(one is other for one, other in zip(buffers(model), model.buffers(), strict=True))
 
 
 def test_a_parameter_that_was_exchanged_since_is_the_new_one() -> None:

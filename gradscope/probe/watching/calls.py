@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from gradscope.probe.listing import named_modules
 from gradscope.probe.watching.calling import activate, deactivate
-from gradscope.probe.watching.listing import named_modules
 from gradscope.probe.watching.replay import Replay
 from gradscope.probe.watching.tensors import (
     Edge,

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradscope.probe.watching.listing import named_modules
+from gradscope.probe.listing import named_modules
 
 _EXTRA_FRAMES = 200
 """Frames that our own functions may need on top of the deepest frame of the model."""

@@ -9,7 +9,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.probe.watching.listing import Listing, named_parameters
+from gradscope.probe.listing import Listing, named_parameters
 from gradscope.probe.watching.rows import Handle, Rows
 
 Look = Callable[[list[str], torch.Tensor], None]

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from gradscope.probe.watching.listing import named_parameters
+from gradscope.probe.listing import named_parameters
 from gradscope.probe.watching.rows import Handle, Rows
 
 _AT_ONCE = 1 << 18

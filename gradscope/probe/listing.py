@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 
@@ -83,3 +84,16 @@ def named_modules(model: nn.Module) -> list[tuple[str, nn.Module]]:
             children = [(prefix + key, child) for key, child in module._modules.items() if child is not None]
             waiting.extend(reversed(children))
     return found
+
+
+def buffers(model: nn.Module) -> list[torch.Tensor]:
+    """Return what `model.buffers()` yields.
+
+    Example:
+        >>> len(buffers(nn.Sequential(nn.BatchNorm1d(2), nn.ReLU())))
+        3
+    """
+    if type(model).named_buffers is not nn.Module.named_buffers:
+        return list(model.buffers())
+    found = (buffer for _, module in named_modules(model) for buffer in module._buffers.values() if buffer is not None)
+    return list({id(buffer): buffer for buffer in found}.values())
