@@ -111,6 +111,16 @@ def test_steps_that_outweigh_the_weights_are_an_error_once_the_loss_rises():
     assert [f.severity for f in found(updated(1.0), "GS501")] == ["error"]
 
 
+@pytest.mark.parametrize("start", [0.0, 1e-9])
+def test_weights_that_start_all_but_zero_do_not_count_as_replaced(start):
+    """Zero-initialised tables and SAM's 1e-10: their first steps are many times what they start from."""
+    recording = losing(updated(1e-3), 3)
+    rows = {row for row, name in enumerate(recording.tables["parameters"]["name"]) if name.endswith("weight")}
+    tiny = edit(recording, "parameter_stats", "weight_norm",
+                lambda row: start if row["parameter"] in rows and row["step"] == 0 else 0.01)  # fmt: skip
+    assert not found(edit(tiny, "parameter_stats", "update_norm", lambda _: 0.02), "GS501")
+
+
 def test_the_table_of_rates_says_what_the_level_says_of_it():
     """Levels that quote counts are held to the table they were counted in."""
     with (Path(__file__).parents[2] / "benchmarks/calibration/rates.csv").open() as file:
