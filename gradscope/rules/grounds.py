@@ -71,7 +71,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS203": Weight(1, 0.5, "The branch of {module} cancels the skip it is added to."),
     "GS205": Weight(1, 0.5, "A stack this deep is hard to train without skips."),
     "GS301": Weight(2, 0.5, "By the last layer all tokens look the same, so the model cannot tell them apart."),
-    "GS305": Weight(1, 0.5, "Attention in {module} gets almost no gradient for where to look."),
+    "GS305": Weight(1, 0.25, "Attention in {module} gets almost no gradient for where to look."),
     "GS307": Weight(1, 1, "Attention in {module} normalises over the wrong axis, so samples or heads leak into it."),
     "GS308": Weight(1, 0.5, "The units of {module} are all alike and stay so: the layer can do no more than one unit."),
     "GS401": Weight(2, 1, "The gradients are too small for float16 and round to zero."),
@@ -88,6 +88,10 @@ with either (GS108) each decide alone where they reach their failing level. Quer
 weak alone and count together. Codes that are not here explain or cost, and never decide."""
 
 
+FROZEN = "The scale behind {module} is frozen at zero: until pretrained weights are loaded nothing learns there."
+"""The reason where GS105 has seen why."""
+
+
 def ground_of(finding: Finding) -> Ground | None:
     """Weigh a finding; what concerns less than half of the parameters, or may heal, is a risk and not the end."""
     known = WEIGHTS.get(finding.code)
@@ -102,7 +106,8 @@ def ground_of(finding: Finding) -> Ground | None:
     if finding.evidence.get("at_one_place"):
         weight = min(weight, HINT)
     family = FAMILIES.get(finding.code, finding.code)
-    return Ground(weight, _sentence((known.mild if weight < FATAL else "") or known.reason, finding), family)
+    reason = FROZEN if finding.evidence.get("frozen_scales") else (known.mild if weight < FATAL else "") or known.reason
+    return Ground(weight, _sentence(reason, finding), family)
 
 
 def _sentence(reason: str, finding: Finding) -> str:

@@ -33,12 +33,11 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     found = [(region, True) for region in _reported(facts, dead)]
     if not found and unsure and not closed_doors(facts):
         found = [(region, False) for region in _reported(facts, unsure)]
-    silent = {p.row: p.num_elements for region, _ in found for p in region.parameters}
-    share = sum(silent.values()) / max(sum(p.num_elements for p in facts.trainable), 1)
     frozen = [region for region, certain in found if certain and _behind_frozen_scale(region)]
     apart = [(region, certain) for region, certain in found if region not in frozen]
+    share = _share(facts, [region for region, _ in apart])
     return [
-        *([_frozen(facts, frozen, share)] if frozen else []),
+        *([_frozen(facts, frozen)] if frozen else []),
         *(
             _finding(facts, region, certain, share, len(apart) - MOST_PLACES if number == MOST_PLACES - 1 else 0)
             for number, (region, certain) in enumerate(apart[:MOST_PLACES])
@@ -63,7 +62,13 @@ def _behind_frozen_scale(region: Region) -> bool:
     return region.next_is_off and region.frozen_scale and region.bypassed
 
 
-def _frozen(facts: Facts, found: Sequence[Region], share: float) -> Finding:
+def _share(facts: Facts, found: Sequence[Region]) -> float:
+    """Return the share of the parameters that are dead in these regions."""
+    silent = {p.row: p.num_elements for region in found for p in region.parameters}
+    return sum(silent.values()) / max(sum(p.num_elements for p in facts.trainable), 1)
+
+
+def _frozen(facts: Facts, found: Sequence[Region]) -> Finding:
     """Tell of all such places at once: they have one cause."""
     first = found[0]
     file, line = facts.place(first.culprit)
@@ -80,7 +85,7 @@ def _frozen(facts: Facts, found: Sequence[Region], share: float) -> Finding:
         ),
         evidence={
             "zero_parameters": sum(len(region.parameters) for region in found),
-            "share_of_parameters": share,
+            "share_of_parameters": _share(facts, found),
             "last_step": facts.steps[-1],
             "next_module": first.next_module,
             "next_module_is_off": True,

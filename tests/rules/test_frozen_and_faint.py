@@ -56,6 +56,7 @@ def test_a_frozen_scale_of_zero_in_a_branch_is_a_risk_with_its_reason(last):
     assert "scale of the frozen `1.last`, `2.last` behind them is zero" in finding.message
     assert "pretrained" in finding.advice
     assert found.verdict == "at-risk"
+    assert "frozen at zero" in str(found)
     assert not of(judged(Block(last(1.0), True)), "GS105")
 
 
