@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.weights import Parameter
@@ -22,6 +23,17 @@ def faint(facts: Facts, step: int) -> list[Parameter]:
     """Return the trainable matrices that are all but zero at a step, and not exactly zero by design."""
     norms = facts.weight_norms.get(step, {})
     return [p for p in facts.trainable if p.is_matrix and (norm := norms.get(p.row)) and gain(p, norm) < FAINT_GAIN]
+
+
+def layers(facts: Facts) -> list[Parameter]:
+    """Return the weight matrices of layers: tables of embeddings multiply nothing."""
+    tables = {module.name for module in facts.modules.values() if module.role == "embedding"}
+    return [p for p in facts.trainable if p.is_matrix and p.module not in tables]
+
+
+def share(some: Sequence[Parameter], everything: Sequence[Parameter]) -> float:
+    """Return which fraction of the elements of some parameters others hold."""
+    return sum(p.num_elements for p in some) / max(sum(p.num_elements for p in everything), 1)
 
 
 def beside_faint(facts: Facts, module: str) -> bool:

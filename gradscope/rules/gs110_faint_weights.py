@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.faint import faint
-from gradscope.metrics.weights import Parameter
+from gradscope.metrics.faint import faint, layers, share
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.levels import FAINT_SHARE, WARN_FAINT_SHARE
@@ -18,10 +17,11 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     if not facts.steps:
         return []
     first, last = facts.steps[0], facts.steps[-1]
-    start, still = faint(facts, first), faint(facts, last)
-    if _share(start, _layers(facts)) < thresholds["warn_share"]:
+    start = faint(facts, first)
+    still = [p for p in faint(facts, last) if p in start]
+    if share(start, layers(facts)) < thresholds["warn_share"]:
         return []
-    share = _share(still, facts.trainable)
+    left_share = share(still, facts.trainable)
     stays = last > first and bool(still)
     module = start[0].module
     file, line = facts.place(module)
@@ -33,7 +33,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     return [
         Finding(
             code="GS110",
-            severity="error" if stays and share >= thresholds["share"] else "warning",
+            severity="error" if stays and left_share >= thresholds["share"] else "warning",
             module=module,
             message=(
                 f"{matrices} all but zero (`{start[0].name}`: {size:.0e} in size), so that nothing passes through them "
@@ -42,7 +42,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             evidence={
                 "weights": len(start),
                 "weight_rms": size,
-                "share_of_parameters": share if last > first else _share(start, facts.trainable),
+                "share_of_parameters": left_share if last > first else share(start, facts.trainable),
                 "stays": stays,
                 "last_step": last,
             },
@@ -54,16 +54,6 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             line=line,
         )
     ]
-
-
-def _layers(facts: Facts) -> list[Parameter]:
-    """Return the weight matrices of layers: tables of embeddings multiply nothing."""
-    tables = {module.name for module in facts.modules.values() if module.role == "embedding"}
-    return [p for p in facts.trainable if p.is_matrix and p.module not in tables]
-
-
-def _share(some: Sequence[Parameter], everything: Sequence[Parameter]) -> float:
-    return sum(p.num_elements for p in some) / max(sum(p.num_elements for p in everything), 1)
 
 
 DOC = RuleDoc(

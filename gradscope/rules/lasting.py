@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gradscope.metrics.along import along_depth, at_one_place
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
+from gradscope.metrics.faint import faint, layers, share
 from gradscope.rules import levels
 
 
@@ -48,7 +49,8 @@ def lasting_loss(facts: Facts, losses: Sequence[float], fatal: float) -> float:
     """Return the decades of loss that last.
 
     What is lost at one place counts only from the fatal level on, and only as far as the steps leave it: what lies
-    above trains, and one layer soon finds its scale.
+    above trains, and one layer soon finds its scale. Where a part of the model is all but zero, that is told instead
+    (GS110).
 
     Args:
         facts: The recording.
@@ -56,7 +58,9 @@ def lasting_loss(facts: Facts, losses: Sequence[float], fatal: float) -> float:
         fatal: Decades from which next to no network trains.
     """
     whole = min(losses) if facts.rescales_gradients else losses[-1]
-    return max(lasting_along(facts, -1.0), whole) if whole >= fatal else lasting_along(facts, -1.0)
+    if whole < fatal or share(faint(facts, facts.steps[-1]), layers(facts)) >= levels.WARN_FAINT_SHARE.value:
+        return lasting_along(facts, -1.0)
+    return max(lasting_along(facts, -1.0), whole)
 
 
 def size_is_fatal(facts: Facts) -> bool:

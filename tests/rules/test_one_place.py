@@ -68,3 +68,13 @@ def test_growth_at_one_place_of_a_stream_of_one_size_is_an_error_under_adam_and_
 def test_few_directions_and_a_change_at_one_place_do_not_condemn_together(recording, severity):
     add(recording.tables["observations"], step=0, metric="jacobian_anisotropy", module="", call=0, value=90.0)
     assert severities(recording, "GS108") == [severity]
+
+
+def test_what_weights_of_next_to_nothing_swallow_is_told_by_their_own_rule():
+    names = jump(-20.0).tables["parameters"]["name"]
+    faint = edit(
+        jump(-20.0), "parameter_stats", "weight_norm",
+        lambda row: 1e-9 if names[row["parameter"]].startswith(("layers.0", "layers.1.")) else row["weight_norm"],
+    )  # fmt: skip
+    assert severities(faint, "GS101") == ["warning"]
+    assert severities(faint, "GS110") == ["warning"]
