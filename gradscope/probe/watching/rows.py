@@ -102,9 +102,13 @@ class Rows:
                 handles[i] = self._store(value)
         small = [i for i in plain if is_small(tensors[i])] if self._host_branches else []
         for group in groups(tensors, small):
-            stacked = torch.stack([tensors[i].detach() for i in group])
-            for i, norm in zip(group, norms_of(stacked), strict=True):
-                handles[i] = self._store(_sure(norm, tensors[i], tensors[i].numel()))
+            with torch.no_grad():
+                stacked = torch.stack([tensors[i] for i in group])
+            count = tensors[group[0]].numel()
+            norms = [_sure(norm, tensors[i], count) for i, norm in zip(group, norms_of(stacked), strict=True)]
+            for handle, i in enumerate(group, len(self._values)):
+                handles[i] = handle
+            self._values += norms
             if look is not None:
                 look(group, stacked)
         together = {i for i in small if handles[i] is not None}
