@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 _SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2, 3], "num_time_features": 1}
+"""A short time series with lags: long enough for the lags, short enough for a step of milliseconds."""
 _PATCHED_SERIES = {"context_length": 32, "num_input_channels": 2, "prediction_length": 4}
+"""A short time series of two variables that is cut into patches."""
 _SHARED_BLOCKS = {"attention_hidden_size": 128, "attention_head_dim": 32}  # attention sees two widths side by side
 _ALL_HEADS = {"num_key_value_heads": 4}  # latent attention shares no keys
 _SAM_WIDTH = {"hidden_size": 256}  # the decoder's upscaling is tied to it

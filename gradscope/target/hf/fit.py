@@ -13,6 +13,7 @@ from gradscope.target.hf.settings import constructor_values, parts_of
 from gradscope.target.hf.sizes import DEPTHS
 
 KINDS = re.compile(r"layer_types|layers_block_type|block_types|layers_types")
+"""Settings that name the kind of every layer."""
 OF_EACH_KIND = 2
 """Layers of one kind often share weights with one another, so that one of them is too few."""
 ROTATED = ("qk_rope_head_dim", "head_dim")
@@ -20,8 +21,11 @@ ROTATED = ("qk_rope_head_dim", "head_dim")
 USUAL_SECTIONS = 3
 """Time, height and width."""
 PATCHES_PER_SIDE = 4
+"""Patches a side of a small picture: enough to tell positions apart."""
 SMALL_SIDE = 64
+"""Pixels a side of a small picture where patches do not say: five halvings leave two."""
 SMALL_WINDOW = 4
+"""Patches a side of a window of attention."""
 MAP_SIZES = re.compile(r"feat(ure)?_sizes$|grid_pinpoints$")
 """Sizes in features or in pixels of what pictures are cut into or become; all shrink with the picture."""
 LARGE_PATCH = 8

@@ -20,6 +20,7 @@ from gradscope.target.hf.senses import AUDIO_NAMES, PICTURE_NAMES, pictures, sou
 from gradscope.target.infer.guess import BATCH, Candidate, Guess, Mark
 
 DECODER_TOKENS = 8
+"""Tokens for a decoder, fewer than for the encoder so that no shape fits by chance."""
 MOST_OTHERS = 3
 """Ways to give a picture or a sound that are tried beside a text."""
 RANK_COST, LABEL_COST = 0.3, 0.4
@@ -27,9 +28,11 @@ RANK_COST, LABEL_COST = 0.3, 0.4
 PAIRED = {"vision_pos_embeds": "vision_features"}
 """Inputs that may be left out by their signature alone: each goes with another."""
 PLACE_MASKS = ("image_embeds_position_mask",)
+"""Inputs that say where pictures stand in a text, for models without placeholder tokens."""
 PLACEHOLDER_COUNTS = (
     "num_query_tokens", "latent_query_num", "image_seq_length", "mm_tokens_per_image", "num_image_tokens",
 )  # fmt: skip
+"""Settings that say how many tokens one picture takes in a text."""
 
 
 def guesses(cls: type[nn.Module], config: Any, *, partial: bool = False) -> Iterator[tuple[float, Candidate]]:

@@ -18,6 +18,7 @@ HEADS = (
     "DEPTH_ESTIMATION", "TIME_SERIES_PREDICTION", "SEQUENCE_CLASSIFICATION", "IMAGE_TO_IMAGE", "OBJECT_DETECTION",
     "UNIVERSAL_SEGMENTATION", "KEYPOINT_DETECTION", "TEXT_TO_SPECTROGRAM", "PRETRAINING", "MASKED_IMAGE_MODELING",
 )  # fmt: skip
+"""The libraries' lists of classes by task, those whose loss uses most of a model first."""
 
 
 def classes_of(model_type: str, config_class: type) -> list[type]:

@@ -12,6 +12,7 @@ from gradscope.target.hf.settings import UNREADABLE, read_setting
 from gradscope.target.hf.sizes import HIGHEST_ID, PLACEHOLDER_ID
 
 ASKED = re.compile(r"self\.config\.(\w+_token_(?:id|index))\b")
+"""A special token that a model's source reads off its own configuration."""
 LOWEST_GIVEN = HIGHEST_ID - 32
 """Ids from here downwards are given: those above it go to the special tokens that a configuration names."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gradscope.target.hf.read import Facts
 
 TOKENS = 16
+"""Tokens of a made-up text."""
 GRID = 4
 """Patches a side of a picture that is given as patches or as a map of features."""
 LOWEST_ID = 4

@@ -11,6 +11,7 @@ from gradscope.target.infer.documented import documented
 from gradscope.target.infer.guess import Guess
 
 HIGHEST_ID = 100
+"""Made-up words stay below it, so that they are no special tokens of a small vocabulary, which are its last."""
 
 
 @dataclass(frozen=True)

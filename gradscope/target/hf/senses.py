@@ -10,11 +10,17 @@ from gradscope.target.hf.read import Facts, number_in
 from gradscope.target.infer.guess import BATCH, Guess
 
 FRAMES = 64
+"""Moments of a made-up spectrogram."""
 MOST_FRAMES = 4096
+"""A setting for the length of a sound that is larger means something else."""
 SAMPLES = 4000
+"""Samples of a made-up wave: a quarter of a second."""
 GRID_NAMES = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hw", "grid_hws")
+"""Inputs that tell how many patches each picture has a side."""
 AUDIO_NAMES = ("input_features", "input_values", "audio_values", "audio_input_values", "audio_features")
+"""Inputs that hold a sound."""
 PICTURE_NAMES = ("pixel_values", "pixel_values_videos", "pixel_values_images")
+"""Inputs that hold pictures."""
 
 
 def pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:

@@ -10,6 +10,7 @@ from gradscope.errors import TargetError
 from gradscope.target.nearest import did_you_mean
 
 UNREADABLE = object()
+"""Stands for a setting that a configuration does not have or does not tell."""
 
 
 def constructor_values(config: Any) -> dict[str, Any]:

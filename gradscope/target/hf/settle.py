@@ -26,7 +26,9 @@ from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import Inferred, search_inputs
 
 NEEDED_LIBRARY = re.compile(r"requires the (\S+) library")
+"""The library that transformers says is missing."""
 MOST_CLASSES = 3
+"""Classes of a model type that are tried."""
 MOST_PARAMETERS = 300_000_000
 """More than that, with widths kept, is too much for a step of a second."""
 WHOLE_LEVELS = (0, 1)

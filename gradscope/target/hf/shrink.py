@@ -29,6 +29,7 @@ from gradscope.target.hf.sizes import (
 )
 
 LEVELS = (0, 1, 2, 3)
+"""How far to shrink, furthest first."""
 SMALL_PICTURES = 1
 """The last level at which pictures are made small."""
 UNCHANGED = 3

@@ -10,6 +10,7 @@ import re
 
 VOCAB, WIDTH, INNER, HEADS, KEY_VALUE_HEADS, HEAD_DIM, LAYERS = 256, 64, 128, 4, 2, 16, 2
 HIGHEST_ID = VOCAB - 1
+"""The last id of the small vocabulary; special tokens get ids from here downwards."""
 
 _TABLE: tuple[tuple[str, int], ...] = (
     # depth
@@ -62,16 +63,19 @@ _TABLE: tuple[tuple[str, int], ...] = (
     (r"num_frames|frames_per_clip", 4),
 )
 TABLE = tuple((re.compile(pattern), size) for pattern, size in _TABLE)
+"""The sizes that names stand for, with their patterns compiled."""
 HIERARCHICAL = re.compile(r"heads$|hidden_sizes$|embed_dims?$|dims$|channels$|widths$|hidden_size$|embed_dim$")
 """A configuration with a list of such sizes, one a stage, is left its widths: the stages hang together."""
 DEPTH_ONLY = re.compile(r"layers?$|depth$|blocks$|experts$|vocab_size|denoising|nextn|mtp")
 """What is shrunk where shrinking the widths breaks a model."""
 SPECIAL_ID = re.compile(r"(token_id|token_index|_id|_index)s?$")
+"""Settings that hold the id of a special token."""
 PLACEHOLDER_ID = re.compile(r"^(image|audio|video)_token_(id|index)$")
 """The token that stands in a text for something else; some models compare with it whether it is set or not."""
 DEPTHS = re.compile(
     r"^(depths|num_blocks|layers|num_layers|layer_depths|blocks_per_stage|num_block_repeats|stage_num_blocks)$"
 )
+"""Settings that hold numbers of layers, one for every stage."""
 RANDOM_DEPTH = re.compile(r"layer_?drop")
 """Randomly left-out layers would make the gradient of a two-layer model a matter of luck."""
 

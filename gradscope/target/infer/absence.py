@@ -16,6 +16,7 @@ from gradscope.target.infer.trial import Outcome
 WANTED = re.compile(r"must be|required|cannot be|need|missing|provide|specify|expected", re.IGNORECASE)
 """Words of a message about something that was left out; it may name a group of inputs, such as the labels."""
 IN_PLACE_OF_IDS = "inputs_embeds"
+"""An input that models take in place of ids and never beside them."""
 MOST_GUESSES = 4
 """Ways to fill an input that was left out."""
 

@@ -15,6 +15,7 @@ from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.layers import SIDES, TOKENS
 
 MOST_AXES = 6
+"""A shape with more axes is no shape of an input."""
 UNTOLD = "?"
 """The kind of an input of which only the shape is told."""
 UNKNOWN = 3
@@ -22,12 +23,15 @@ UNKNOWN = 3
 ENTRY = re.compile(r"^\s*[-*]?\s*`*(\w+)`*\s*[(:](.*)$")
 """One argument and what is said of it, in the parentheses behind it or behind a colon."""
 SAID = re.compile(r"(?:shapes?|sizes?)\b\W{0,4}[(\[]([^()\[\]]*)[)\]]", re.IGNORECASE)
+"""A shape that is said to be one."""
 BARE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 """A shape, said to be one or not: then an axis of it must be called what axes are called."""
 WORDS = re.compile(r"[\w.]+(\s*[+*]\s*[\w.]+)*")
 """An axis: a name or a number, or a sum or product of such."""
 TYPED = re.compile(r"(Float|Int|Long|Bool|Half|Double|Complex|Integer|Num|Real|Inexact)(?=Tensor|\[|\b)")
+"""What a type says of the numbers in a tensor."""
 WRITTEN = re.compile(r"(?P<type>\w+)\[[\w.]*(?:Tensor|Array)\s*,\s*['\"](?P<dims>[^'\"]*)['\"]\]")
+"""An annotation that tells a shape, as those of jaxtyping do."""
 
 AXES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^(b|n|bs|bsz|nb|batch|batch_?size|num_samples)$", re.IGNORECASE), "batch"),

@@ -34,6 +34,7 @@ WANTS_TYPE = {
     "bfloat16": re.compile(r"BFloat16|bfloat16"),
     "complex": re.compile(r"ComplexFloat|complex"),
 }
+"""What messages say where numbers must be of another floating type, by the kind of guess that has it."""
 WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 
 

@@ -18,10 +18,12 @@ PLACEHOLDERS = (
     re.compile(r"tokens:? (?:tensor\()?(\d+)\D{0,20}features:? (?:tensor\()?(\d+)"),
     re.compile(r"Got (?P<features>\d+) [\w ]+ for (?P<tokens>\d+)"),
 )
+"""What messages say of the numbers of placeholders and of features."""
 TEXT = re.compile(r"^(input_ids|inputs_embeds)$")
 FEATURES = re.compile(r"feature|embed")
 """Names of variables that hold the text, and what is put into it."""
 MOST_PLACEHOLDERS = 4096
+"""A text with more of them is longer than a step of a second allows."""
 TOO_MANY_PLACEHOLDERS = re.compile(r"[Nn]umber of elements of source < number of ones in mask")
 FEWER = (2, 4, 16)
 """Divisors of the number of placeholders when there are too many, and the message does not say of how many."""

@@ -31,7 +31,9 @@ IDLE_SHARE = 0.03
 MOST_FILLED, WAYS, TRIES = 12, 3, 5
 """Inputs that are tried to be filled, ways to fill each, and forwards for each way."""
 KEPT_BETWEEN_CALLS = re.compile(r"past|cache|state")
+"""Inputs that a model hands back to itself."""
 FLIPPED = {"mask": "blank", "blank": "mask", "trues": "bools", "bools": "trues"}
+"""What the other way round of a mask is."""
 FEWER_ZEROS = 0.01
 """Share of the numbers in the gradients that a mask turned round must free of being exactly zero."""
 
