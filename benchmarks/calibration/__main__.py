@@ -44,7 +44,7 @@ def train(chosen: Sequence[AnyNetwork]) -> None:
 
 
 def retry(chosen: Sequence[AnyNetwork]) -> None:
-    """Give SGD two more rates and more steps where Adam trained and SGD did not, twice; the best row counts."""
+    """Give SGD two more rates and more steps where Adam trained and SGD did not, three times; the best row counts."""
     rows = results.read(results.OUTCOMES)
     for network in chosen:
         mine = [row for row in rows if row["name"] == network.name]

@@ -34,9 +34,11 @@ RATES: dict[str, dict[str, tuple[float, float]]] = {
 CHANCES: tuple[tuple[int, dict[str, tuple[float, ...]]], ...] = (
     (300, {"mlp": (0.5, 0.15), "transformer": (0.5, 0.2), "convolutional": (0.1, 0.01), "recurrent": (2.0, 1.0)}),
     (600, {"mlp": (1.5, 0.015), "transformer": (1.0, 0.05), "convolutional": (0.3, 0.002), "recurrent": (4.0, 0.25)}),
+    (600, {"mlp": (1.5e-3, 1.5e-4), "transformer": (0.01, 0.003), "convolutional": (7e-4, 2e-4),
+           "recurrent": (0.03, 0.01)}),
 )
-"""More steps and two more rates, twice, for SGD where only Adam trains: small branches are no fault, but learn slowly
-and need a rate of their own."""
+"""More steps and two more rates, three times, for SGD where only Adam trains: small branches are no fault, but learn
+slowly and need a rate of their own, and where the gradient grows the curvature asks for a small one."""
 
 
 @dataclass(frozen=True)

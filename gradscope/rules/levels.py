@@ -110,8 +110,8 @@ WARN_QUERY_TO_VALUE = Threshold(
 )
 
 FAIL_TIME_DECADES = Threshold(
-    "decades", 12.0, "decades (log10) between the first and the last time step", CALIBRATED,
-    "LSTMs that had to recall their first input still learnt it at 10 decades under SGD, tanh networks at 14 did not.",
+    "decades", 17.0, "decades (log10) between the first and the last time step", CALIBRATED,
+    "Tanh networks that had to recall their first input learnt it at 16.7 decades under Adam, and under SGD as well.",
 )
 FATAL_TIME_DECADES = Threshold(
     "fatal_decades", 17.5, "decades (log10) between the first and the last time step", CALIBRATED,
