@@ -81,6 +81,19 @@ def test_a_placeholder_token_that_is_not_set_gets_an_id_of_its_own() -> None:
     assert tiny(Config, {}).image_token_id == 255
 
 
+class Pooling(Config):
+    """A configuration of a text model whose pictures become so many tokens."""
+
+    def __init__(self, eyes: Any = None, mm_tokens_per_image: int = 256) -> None:
+        self.eyes = Config(image_size=224) if eyes is None else eyes
+        self.mm_tokens_per_image = mm_tokens_per_image
+
+
+def test_a_small_picture_becomes_a_quarter_as_many_tokens_as_it_has_patches() -> None:
+    assert tiny(Pooling, {}).eyes.image_size == 64
+    assert tiny(Pooling, {}).mm_tokens_per_image == 4
+
+
 def test_the_last_level_changes_nothing() -> None:
     assert vars(tiny(Config, {}, 3)) == vars(Config())
 

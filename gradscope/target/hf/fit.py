@@ -28,6 +28,8 @@ SMALL_WINDOW = 4
 """Patches a side of a window of attention."""
 MAP_SIZES = re.compile(r"feat(ure)?_sizes$|grid_pinpoints$")
 """Sizes in features or in pixels of what pictures are cut into or become; all shrink with the picture."""
+POOLED = re.compile(r"^mm_tokens_per_image$")
+"""How many tokens a picture becomes, whatever its patches."""
 LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
 
@@ -124,6 +126,15 @@ def smaller_maps(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 
     maps = {name: value for name, value in constructor_values(config).items() if MAP_SIZES.search(name)}
     return {name: scaled(value) for name, value in maps.items() if value}
+
+
+def pooled_tokens(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a picture become a quarter as many tokens as it has patches at most, where patches are pooled into tokens."""
+    parts = [part for part in changes.values() if hasattr(part, "to_dict") and hasattr(part, "model_type")]
+    sizes = [[_one_side(getattr(part, name, None)) for name in ("image_size", "patch_size")] for part in parts]
+    per_side = next((side // patch for side, patch in sizes if side and patch), 0)
+    counts = {name: value for name, value in constructor_values(config).items() if POOLED.search(name)}
+    return {name: min(value, (per_side // 2) ** 2) for name, value in counts.items() if per_side > 1}
 
 
 def _picture_side(config: Any, settings: Mapping[str, Any]) -> int:

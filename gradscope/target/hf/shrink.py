@@ -12,6 +12,7 @@ from gradscope.target.hf.fit import (
     fitting_layers,
     fitting_rotation,
     fitting_stages,
+    pooled_tokens,
     small_picture,
     smaller_maps,
 )
@@ -98,6 +99,7 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
     if level <= SMALL_PICTURES:
         changes.update(small_picture(config))
         changes.update(smaller_maps(config, changes))
+        changes.update(pooled_tokens(config, changes))
     if not depth_only:
         changes.update(fitting_heads(config, changes))
         changes.update(fitting_rotation(config, changes))
