@@ -25,6 +25,10 @@ FEWEST_BLOCKS = 3
 often of a norm over a handful of values, and warns."""
 
 
+DEEPENING_DECADES = 1.0
+"""Decades (log10) by which the steps must have added to a loss to call it growing: a tenth of what arrived at first."""
+
+
 RECOVERS = " An optimizer that rescales every tensor may still train it: about half of such networks did."
 """What is added where the level of an error is reached, but not that from which next to no network trains."""
 
@@ -101,7 +105,7 @@ def _finding(
             "step": profile.step,
             "reaches_zero": profile.decades is None,
             "may_recover": severe and lasts < fatal,
-            "at_one_place": not severe and _at_one_place(facts, warn),
+            "at_one_place": not severe and _at_one_place(facts, warn) and not _deepens(facts),
         },
         advice=_advice(facts, place),
         file=file,
@@ -112,6 +116,12 @@ def _finding(
 def _at_one_place(facts: Facts, warn: float) -> bool:
     """Whether what is lost along the depth stays below the level of a warning: the rest is one block's alone."""
     return all((along_depth(facts, profile) or 0.0) > -warn for profile in facts.judged_profiles)
+
+
+def _deepens(facts: Facts) -> bool:
+    """Whether the steps have made the loss worse by a decade: then what it will come to is open."""
+    whole = [decades for profile in facts.judged_profiles if (decades := profile.decades) is not None]
+    return len(whole) > 1 and whole[-1] <= whole[0] - DEEPENING_DECADES
 
 
 def _share(place: Place, profile: DepthProfile) -> str:

@@ -39,6 +39,11 @@ def test_what_one_block_loses_is_an_error_under_adam_only_where_next_to_nothing_
     assert diagnose(recording).verdict == verdict
 
 
+def test_a_loss_at_one_place_that_the_steps_make_worse_is_a_risk():
+    assert diagnose(jump(-1.0, later=-5.0)).verdict == "at-risk"
+    assert diagnose(jump(-5.0, later=-1.0)).verdict == "will-train"
+
+
 def test_the_same_loss_along_the_depth_is_an_error():
     assert severities(stack(12, decades_per_block=-5.0 / 12), "GS101") == ["error"]
 
