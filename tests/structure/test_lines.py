@@ -199,3 +199,28 @@ def test_a_transformer_of_torch_on_raw_inputs() -> None:
     assert structure.num_residual == 2 * 2 + 2 * 3
     assert structure.sites[0].name == "encoder.layers.0 + self_attn"
     assert [site.depth for site in structure.sites] == list(range(10))
+
+
+class Dual(nn.Module):
+    """A Post-LN stream, and a second one to which every branch is added as well (Xie 2023, ResiDual)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Linear(D, D), nn.Linear(D, 2)
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(D, D), nn.GELU(), nn.Linear(D, D)) for _ in range(L))
+        self.norms = nn.ModuleList(nn.LayerNorm(D) for _ in range(L + 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = dual = self.stem(x)
+        for layer, norm in zip(self.layers, self.norms, strict=False):
+            branch = layer(x)
+            x, dual = norm(x + branch), dual + branch
+        return self.head(x + self.norms[-1](dual))
+
+
+def test_one_of_two_streams_that_share_their_branches() -> None:
+    structure = structure_of(Dual(), torch.randn(B, T, D))
+    assert structure.num_residual == 2 * L
+    assert len(structure.stations) == 1 + L
+    assert [site.depth for site in structure.sites if site.placement == "post"] == [1, 2, 3, 4, 5]
+    assert {site.depth for site in structure.sites if site.placement != "post"} == {None}

@@ -10,15 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gradscope.probe.structure.along import Network, Station, stations_along
-from gradscope.probe.structure.chains import (
-    along_skips,
-    ends_of,
-    handed_on,
-    longest_line,
-    outermost,
-    repeated_sites,
-    streams_of,
-)
+from gradscope.probe.structure.chains import along_skips, handed_on, longest_line, outermost, streams_of
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.places import ancestry
 from gradscope.probe.structure.sites import Site
@@ -33,11 +25,8 @@ def find_stations(network: Network, dominators: Dominators) -> list[Station]:
     graph, counted = network.graph, network.counted
     streams = streams_of(graph, dominators, counted)
     stations = [station for chain in streams for station in stations_along(network, chain)]
-    repeated = repeated_sites(list(counted.values()))
-    if 2 * _num_blocks(network, stations) < len(repeated):
-        stations = stations_along(network, sorted({node for site in repeated for node in ends_of(site)}))
     line = along_skips(graph, counted)
-    if 2 * len(stations) < sum(node in counted for node in line):
+    if 2 * _num_blocks(network, stations) < sum(node in counted for node in line):
         stations = stations_along(network, line)
     line = longest_line(graph, dominators, outermost(counted))
     if 2 * _num_blocks(network, stations) <= len(line) > 1:

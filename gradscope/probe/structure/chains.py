@@ -10,7 +10,6 @@ from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.sites import Site
-from gradscope.probe.structure.stations import DIGITS
 from gradscope.probe.watching.calls import Call
 
 _MAX_STREAMS = 4
@@ -79,18 +78,6 @@ def outermost(sites: dict[int, Site]) -> set[int]:
     """The sums that lie on no other block's branch, of a parallel group the last."""
     inner = {node for site in sites.values() if site.residual is not None for node in site.residual.region.residuals}
     return set({site.group: node for node, site in sorted(sites.items())}.values()) - inner
-
-
-def repeated_sites(sites: list[Site]) -> list[Site]:
-    """The sites of the blocks that are repeated most often: the stream where the input goes to each block."""
-    series: dict[str, list[Site]] = defaultdict(list)
-    for site in sites:
-        series[DIGITS.sub("#", site.module)].append(site)
-    most = max(series.values(), key=len, default=[])
-    return most if len(most) > _MIN_REPEATED else []
-
-
-_MIN_REPEATED = 2
 
 
 def ends_of(site: Site) -> tuple[int, ...]:
