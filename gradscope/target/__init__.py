@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradscope.target.from_module import from_module
     from gradscope.target.listing import list_targets
-    from gradscope.target.load import load
+    from gradscope.target.loading import load
+    from gradscope.target.modules import from_module
     from gradscope.target.subject import Batch, Origin, Subject
 
 __all__ = ["Batch", "Origin", "Subject", "from_module", "list_targets", "load"]
 
 _HOME = {
-    "load": "load", "list_targets": "listing", "from_module": "from_module",
+    "load": "loading", "list_targets": "listing", "from_module": "modules",
     "Batch": "subject", "Origin": "subject", "Subject": "subject",
 }  # fmt: skip
 
@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value  # `load` is also the name of the file: the function must win
+    globals()[name] = value
     return value

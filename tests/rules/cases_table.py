@@ -60,7 +60,7 @@ def inside(module: str, where: str) -> bool:
 def judge(path: Path) -> Judged:
     from gradscope.probe.settings import ProbeSettings
     from gradscope.probe.step import measure
-    from gradscope.target.load import load
+    from gradscope.target import load
 
     expect = runpy.run_path(str(path))["EXPECT"]
     kind = expect.get("health") or expect["kind"]
