@@ -60,7 +60,8 @@ def paired(
     """
     for function in (plain, candidate) * warm_up:
         function()
-    ratios, plains = [], []
+    ratios: list[float] = []
+    plains: list[float] = []
     gc.collect()
     start = time.perf_counter()
     while len(ratios) < MOST_PAIRS and (len(ratios) < least or time.perf_counter() - start < seconds):

@@ -37,7 +37,7 @@ def startup_lines() -> list[str]:
         empty.write_text(EMPTY_APP)
         bare.write_text(BARE_SCRIPT)
         subprocess.run([*gradscope, "inspect", str(EXAMPLE), "-o", str(run)], check=True, capture_output=True)
-        least, same = ("an empty typer app --help", [empty, "--help"]), ("a bare script, same steps", [bare])
+        least, same = ("an empty typer app --help", [str(empty), "--help"]), ("a bare script, same steps", [str(bare)])
         rows = [
             (["--help"], least),
             (["explain", "GS101"], least),
@@ -46,7 +46,7 @@ def startup_lines() -> list[str]:
         ]
         lines = ["| command | seconds | compared with | ratio |", "| --- | --- | --- | --- |"]
         for words, (other, reference) in rows:
-            ours, ratio = _paired([*gradscope, *words], [sys.executable, *map(str, reference)])
+            ours, ratio = _paired([*gradscope, *words], [sys.executable, *reference])
             shown = " ".join(Path(word).name for word in words)
             lines.append(f"| `gradscope {shown}` | {ours:.2f} | {other} | {ratio:.2f} |")
     return lines

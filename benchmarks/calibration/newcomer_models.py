@@ -113,16 +113,19 @@ class Mix(nn.Module):
 
     def _join(self, x: torch.Tensor, work: Callable[[torch.Tensor], torch.Tensor], at: int) -> torch.Tensor:
         before, after = self.norms[2 * at], self.norms[2 * at + 1]
-        if self.place == "sandwich":
-            return x + after(work(before(x)))
-        if self.place == "after":
-            return x + after(work(x))
-        if self.place == "post":
-            joined: torch.Tensor = after(x + work(x))
-            return joined
-        if self.place == "none":
-            return work(before(x))
-        return x + work(before(x))
+        joined: torch.Tensor
+        match self.place:
+            case "sandwich":
+                joined = x + after(work(before(x)))
+            case "after":
+                joined = x + after(work(x))
+            case "post":
+                joined = after(x + work(x))
+            case "none":
+                joined = work(before(x))
+            case _:
+                joined = x + work(before(x))
+        return joined
 
     def _mix(self, h: torch.Tensor) -> torch.Tensor:
         if self.how == "linear":

@@ -49,7 +49,7 @@ def observe(network: AnyNetwork) -> Seen:
         batch = tuple(x.to(wanted) if x.is_floating_point() else x for x in given)
         optimizer.zero_grad()
         loss = subject.loss(subject.call(batch), batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if number == 0:
             for handle in handles:
                 handle.remove()

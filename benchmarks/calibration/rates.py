@@ -35,7 +35,8 @@ class PreNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the stream with the branch added."""
-        return x + self.layer(self.norm(x)).relu()
+        branch: Tensor = self.layer(self.norm(x)).relu()
+        return x + branch
 
 
 class Words(nn.Module):
@@ -101,7 +102,7 @@ def train(build: Callable[[], nn.Module], optimizer: str, rate: float) -> dict[s
         rows = torch.randint(0, 512, (BATCH,))
         loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
         step_taker.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         before = [m.detach().clone() for m in matrices] if step in LOOKED_AT else []
         step_taker.step()
         if before:

@@ -104,7 +104,9 @@ class Picture(nn.Module):
             maps: list[nn.Module] = [nn.Conv2d(ins, outs, 3, padding=1)]
             if kind == "separable":
                 maps = [nn.Conv2d(ins, ins, 5, padding=2, groups=ins), nn.Conv2d(ins, outs, 1)]
-            norms = {"none": [], "instance": [nn.InstanceNorm2d(outs, affine=True)], "group": [nn.GroupNorm(3, outs)]}
+            norms: dict[str, list[nn.Module]] = {
+                "none": [], "instance": [nn.InstanceNorm2d(outs, affine=True)], "group": [nn.GroupNorm(3, outs)]
+            }  # fmt: skip
             blocks.append(nn.Sequential(*maps, *norms[norm], nn.ReLU()))
         self.blocks = nn.ModuleList(blocks)
         self.head = nn.Linear(channels + grow * depth, 10)

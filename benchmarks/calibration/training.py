@@ -87,7 +87,7 @@ def _train(
         batch = next(batches)
         step.zero_grad()
         loss = subject.loss(subject.call(batch), batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         step.step()
         losses.append(loss.item())
         share = sum(losses[-WINDOW:]) / len(losses[-WINDOW:]) / guess
@@ -100,7 +100,7 @@ def _train(
     return Outcome(False, share, len(losses), lr)
 
 
-def _num_classes(network: Network) -> int:
+def _num_classes(network: AnyNetwork) -> int:
     return 16 if network.family in ("transformer", "recurrent") else 10
 
 

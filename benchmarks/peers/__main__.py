@@ -41,7 +41,7 @@ def _install(python: Path) -> None:
     """Install our torch first, then each tool by itself: one that cannot be had does not take the others with it."""
     import torch
 
-    pip = [python, "-m", "pip", "install", "--quiet"]
+    pip = [str(python), "-m", "pip", "install", "--quiet"]
     subprocess.run([*pip, f"torch=={torch.__version__.partition('+')[0]}"], check=True)
     subprocess.run([*pip, str(ROOT)], check=True)
     for package in PACKAGES:

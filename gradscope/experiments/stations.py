@@ -48,7 +48,7 @@ def record_stream(subject: Subject, batch: Batch) -> tuple[list[torch.Tensor], t
         for module in stream_modules(subject.model):
             hooks.callback(module.register_forward_hook(keep).remove)
         loss = subject.loss(subject.call(batch), batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
     return kept, loss.detach()
 
 

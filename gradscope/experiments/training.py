@@ -83,7 +83,7 @@ def train(
         history.losses.append(float(loss.detach()))
         if not math.isfinite(history.losses[-1]):
             break
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
     return history
 

@@ -23,7 +23,7 @@ class RandomState:
 
     def __init__(self) -> None:
         self._torch = torch.get_rng_state()
-        in_use = torch.cuda.is_available() and torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        in_use = torch.cuda.is_available() and torch.cuda.is_initialized()
         self._cuda = torch.cuda.get_rng_state_all() if in_use else []
         self._python = random.getstate()
         numpy = sys.modules.get("numpy")

@@ -223,7 +223,7 @@ class _Run:
         for _, parameter in named_parameters(self.model):
             parameter.grad = None
         try:
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         except Exception as error:
             raise told(error, f"The backward at step {number}", self.subject.root) from error
 

@@ -81,10 +81,10 @@ def find_births(
 
 def _backward(loss: Any) -> None:
     if isinstance(loss, torch.Tensor) and loss.requires_grad:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
 
 
-class _Searcher(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Searcher(TorchDispatchMode):
     """Look at what goes into and comes out of every operation."""
 
     def __init__(self, tracker: CallTracker, intervals: Intervals, buffers: dict[int, str]) -> None:

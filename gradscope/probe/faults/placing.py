@@ -70,7 +70,7 @@ def place_model(model: nn.Module, device: torch.device | None, dtype: torch.dtyp
 
     if device is not None or dtype is not None:
         # What `Module.to` does as well, but that refuses models with a part on meta.
-        model._apply(placed)  # type: ignore[no-untyped-call]
+        model._apply(placed)
 
 
 def place(value: Any, device: torch.device | None, dtype: torch.dtype | None) -> Any:

@@ -111,4 +111,4 @@ def _nodes(outcome: Any) -> Iterator[Any]:
 
 def _backward(loss: Any) -> None:
     if isinstance(loss, torch.Tensor) and loss.requires_grad:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
