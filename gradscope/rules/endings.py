@@ -45,9 +45,9 @@ def way_round(operation: str) -> str | None:
     name = operation.lower().replace("_", "")
     if name in _DRAWS:
         return (
-            "A random draw passes nothing back to its parameters: use the reparameterised form "
-            "(mean + std * torch.randn_like(std), or rsample() of a torch distribution), Gumbel-softmax for "
-            "categories, or a score-function estimator."
+            "A random draw passes nothing back to its parameters: use the reparameterised form (mean + std * "
+            "torch.randn_like(std), or rsample() of a torch distribution), Gumbel-softmax for categories, or a "
+            "score-function estimator."
         )
     if name in _STEPS:
         return (

@@ -142,34 +142,29 @@ def _advice(facts: Facts, place: Place) -> str:
     around = surroundings(facts)
     if place.alone:
         return (
-            f"Look at `{station_module(place.station)}` first: a tiny scale factor, a saturated activation or a "
-            "badly scaled "
-            "weight in this one place costs most of the gradient."
+            f"Look at `{station_module(place.station)}` first: a tiny scale factor, a saturated activation or a badly "
+            "scaled weight in this one place costs most of the gradient."
         )
     if around.has_skips and around.post_norm:
         return (
             "The norm after each addition rescales the skip as well. Use Pre-LN or Peri-LN, or keep Post-LN with "
-            "DeepNorm "
-            "(both its alpha and its beta), Admin or B2T initialisation, and warm the learning rate up."
+            "DeepNorm (both its alpha and its beta), Admin or B2T initialisation, and warm the learning rate up."
         )
     if around.has_skips:
         return "Keep the skip an unscaled identity: a factor below one on it is multiplied once per block."
     if around.has_attention:
         return (
-            "Add a skip around attention and around the feed-forward part, x + f(norm(x)). Without skips "
-            "attention also "
-            "averages the tokens into one; no initialisation repairs that."
+            "Add a skip around attention and around the feed-forward part, x + f(norm(x)). Without skips attention "
+            "also averages the tokens into one; no initialisation repairs that."
         )
     if around.has_sigmoids:
         return (
-            "Replace the sigmoids inside the stack by ReLU or GELU with He initialisation (a sigmoid passes at "
-            "most a quarter "
-            "of the gradient), or add skips around the blocks."
+            "Replace the sigmoids inside the stack by ReLU or GELU with He initialisation (a sigmoid passes at most "
+            "a quarter of the gradient), or add skips around the blocks."
         )
     return (
-        "Add skips around the blocks; or initialise at the critical scale: He (kaiming_normal_, "
-        "nonlinearity='relu') for ReLU, "
-        "orthogonal for tanh. PyTorch's default nn.Linear initialisation loses 0.39 decades per ReLU layer."
+        "Add skips around the blocks; or initialise at the critical scale: He (kaiming_normal_, nonlinearity='relu') "
+        "for ReLU, orthogonal for tanh. PyTorch's default nn.Linear initialisation loses 0.39 decades per ReLU layer."
     )
 
 

@@ -52,9 +52,8 @@ def _finding(
         module=module,
         call=place.station.call,
         message=(
-            f"The gradient grows {factor(decades)} times ({signed(decades)} decades{explained}{alone}{per_block}) "
-            "on its way "
-            f"from `{last}` back to `{first}`{when(profile)}."
+            f"The gradient grows {factor(decades)} times ({signed(decades)} decades{explained}{alone}{per_block}) on "
+            f"its way from `{last}` back to `{first}`{when(profile)}."
             + (" The first steps calm it, so it may still train." if excess >= fail and not lasts else "")
         ),
         evidence={
@@ -80,15 +79,13 @@ def _advice(facts: Facts, place: Place) -> str:
     if place.alone:
         return (
             f"Look at `{station_module(place.station)}` first: the gradient grows there more than everywhere else "
-            "together "
-            "(a division by a small number, a norm over a tiny input, or a large weight)."
+            "together (a division by a small number, a norm over a tiny input, or a large weight)."
         )
     if around.has_skips and not around.normalised_branches and not around.post_norm:
         return (
-            "Normalise what each branch reads, x + f(norm(x)); or scale the branches by 1/sqrt(number of "
-            "branches); or start "
-            "them at zero (ReZero, SkipInit, Fixup). An unnormalised residual stream multiplies its variance in "
-            "every block."
+            "Normalise what each branch reads, x + f(norm(x)); or scale the branches by 1/sqrt(number of branches); "
+            "or start them at zero (ReZero, SkipInit, Fixup). An unnormalised residual stream multiplies its "
+            "variance in every block."
         )
     if around.output_norm_only and around.has_attention:
         return (
@@ -98,19 +95,17 @@ def _advice(facts: Facts, place: Place) -> str:
     if around.has_skips:
         return (
             "The growth is not that of a Pre-LN stream. Check the branch whose backward ratio is far above its "
-            "forward ratio: "
-            "attention without QK-norm or a norm over a small input."
+            "forward ratio: attention without QK-norm or a norm over a small input."
         )
     if around.has_norms:
         return (
             "Add shortcuts around the blocks, and start the last norm of each branch at zero. A norm followed by "
-            "ReLU without a "
-            "skip multiplies the gradient by 1.21 per layer however well the activations are normalised."
+            "ReLU without a skip multiplies the gradient by 1.21 per layer however well the activations are "
+            "normalised."
         )
     return (
-        "Scale the weights down to the critical size: He initialisation for ReLU, Xavier or orthogonal for tanh; "
-        "or add skips "
-        "with normalised branches."
+        "Scale the weights down to the critical size: He initialisation for ReLU, Xavier or orthogonal for tanh; or "
+        "add skips with normalised branches."
     )
 
 

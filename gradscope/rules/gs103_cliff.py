@@ -44,8 +44,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             },
             (
                 "Compare this block with its neighbours: a scale factor, a saturated activation, a pooling or a "
-                "weight "
-                "initialised unlike the others."
+                "weight initialised unlike the others."
             ),
             station.call,
         )

@@ -180,9 +180,8 @@ def _advice(region: Region, certain: bool, ending: Event | None) -> str:
         )
     if region.next_is_off:
         return (
-            "Every unit is off for every sample, so nothing can move it back: check the bias in front of it, "
-            "lower the learning "
-            "rate, or use LeakyReLU or GELU."
+            "Every unit is off for every sample, so nothing can move it back: check the bias in front of it, lower "
+            "the learning rate, or use LeakyReLU or GELU."
         )
     if region.only_input:
         return "Check what feeds it: an input that is always zero, a mask, or a branch that is switched off."
@@ -190,9 +189,9 @@ def _advice(region: Region, certain: bool, ending: Event | None) -> str:
     if instead is not None:
         return instead
     return (
-        "Check what follows it: a ReLU that is off for the whole batch, a product with a weight that is exactly "
-        "zero (two "
-        "zero-initialised factors in a row never wake up), a mask, a clamp at its limit, or a loss weight of zero."
+        "Check what follows it: a ReLU that is off for the whole batch, a product with a weight that is exactly zero "
+        "(two zero-initialised factors in a row never wake up), a mask, a clamp at its limit, or a loss weight of "
+        "zero."
     )
 
 

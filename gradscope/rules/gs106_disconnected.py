@@ -57,8 +57,7 @@ def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float)
         module=module,
         message=(
             f"`{module or 'the model'}` runs and its {count(len(names), 'parameter')} ({listed(names)}) require a "
-            "gradient, "
-            f"but none can reach them{where}."
+            f"gradient, but none can reach them{where}."
             + (" That is the library's own design: such a part is trained apart or not at all." if published else "")
         ),
         evidence={
@@ -80,13 +79,11 @@ def _advice(cut: Event | None) -> str:
     if cut is not None:
         return (
             "Remove the cut, or, if it is meant (a target network, features of a frozen encoder), set "
-            "requires_grad_(False) on "
-            "these parameters and keep them out of the optimizer."
+            "requires_grad_(False) on these parameters and keep them out of the optimizer."
         )
     return (
-        "Look between this module and what first trains for .detach(), .data, torch.no_grad(), argmax, round, a "
-        "cast to int or "
-        "a trip through NumPy; if it is meant, set requires_grad_(False) on these parameters."
+        "Look between this module and what first trains for .detach(), .data, torch.no_grad(), argmax, round, a cast "
+        "to int or a trip through NumPy; if it is meant, set requires_grad_(False) on these parameters."
     )
 
 

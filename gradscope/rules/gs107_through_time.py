@@ -100,9 +100,8 @@ def _advice(grows: bool) -> str:
             "(LSTM, GRU)."
         )
     return (
-        "Start the recurrent weights orthogonal with gain 1; use a gated cell with its forget bias at 1 or more; "
-        "or give "
-        "early steps a shorter way to the loss (a loss per step, attention, skips over time)."
+        "Start the recurrent weights orthogonal with gain 1; use a gated cell with its forget bias at 1 or more; or "
+        "give early steps a shorter way to the loss (a loss per step, attention, skips over time)."
     )
 
 

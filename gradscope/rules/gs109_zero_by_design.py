@@ -38,9 +38,8 @@ def _finding(facts: Facts, silent: Sequence[Parameter], keys: Sequence[Parameter
         severity="info",
         module=module,
         message=(
-            f"{count(len(silent), 'weight')} ({listed([p.name for p in silent])}) have a gradient of exactly zero "
-            "at step "
-            f"{first}{ending}: by design, since {listed([p.name for p in keys])} "
+            f"{count(len(silent), 'weight')} ({listed([p.name for p in silent])}) have a gradient of exactly zero at "
+            f"step {first}{ending}: by design, since {listed([p.name for p in keys])} "
             f"{'starts' if len(keys) == 1 else 'start'} at zero."
         ),
         evidence={"zero_parameters": len(silent), "zero_weights": len(keys), "step": first, "alive_at_step": later},

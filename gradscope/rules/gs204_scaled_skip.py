@@ -71,8 +71,7 @@ def _alpha_without_beta(facts: Facts, sites: Sequence[Site], num_sites: int) -> 
             "warning",
             deep[0],
             f"The skips carry DeepNorm's alpha ({alpha:.2f} for {blocks:g} blocks), but the branch weights have a "
-            "Xavier gain "
-            f"of {gain:.2f} where its beta is {beta:.2f}: half of the method is missing.",
+            f"Xavier gain of {gain:.2f} where its beta is {beta:.2f}: half of the method is missing.",
             {"skip_scale": alpha, "branch_gain": gain, "beta": beta, "sites": len(deep)},
             "Initialise value, output and both feed-forward weights with xavier_normal_(gain=beta), queries and "
             "keys with gain 1.",

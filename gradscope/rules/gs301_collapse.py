@@ -78,8 +78,7 @@ def _tokens(facts: Facts, severity: Severity, value: float, limit: float, later:
         severity,
         module,
         f"The tokens of a sequence are nearly the same vector at the end of the stream {when} (mean cosine "
-        f"{value:.3f}); "
-        f"from `{module}` on it is above {limit:g}.",
+        f"{value:.3f}); from `{module}` on it is above {limit:g}.",
         {"token_cosine": value, "threshold_token_cosine": limit, "later": later},
         (
             "Depth-scaled branches (DeepNorm, 1/sqrt(L)) or Pre-LN, and a stronger positional signal."
@@ -101,8 +100,7 @@ def _samples(facts: Facts, value: float, limit: float) -> Finding:
         f"{value:.5f}).",
         {"sample_cosine": value, "threshold_sample_cosine": limit},
         "Check that the inputs differ, and that biases or saturated units do not swamp them; He or orthogonal "
-        "weights keep "
-        "samples apart.",
+        "weights keep samples apart.",
         call,
     )
 

@@ -13,9 +13,8 @@ from gradscope.rules.kind import Levels, Rule, RuleDoc
 METRICS = ("attention_entropy", "attention_logit_max")
 
 ADVICE = (
-    "Divide the logits by sqrt(head size), normalise queries and keys (QK-norm), lower the learning rate or warm "
-    "it up, or "
-    "cap the logits."
+    "Divide the logits by sqrt(head size), normalise queries and keys (QK-norm), lower the learning rate or warm it "
+    "up, or cap the logits."
 )
 
 
@@ -30,8 +29,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             finding_at(
                 facts, "GS304", "warning", module,
                 f"Attention in `{module}` looks at single keys: its entropy is {value:.2f} of that of uniform "
-                "attention "
-                f"({len(low)} of {len(entropy)} attention layers).",
+                f"attention ({len(low)} of {len(entropy)} attention layers).",
                 {"attention_entropy": value, "threshold_entropy": thresholds["entropy"], "step": step,
                  "places": len(low)},
                 ADVICE, call,

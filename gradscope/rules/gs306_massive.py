@@ -24,8 +24,8 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             "GS306",
             "warning",
             module,
-            f"The largest activation of `{module}` is {value:.0f} times the root mean square "
-            f"({len(bad)} of {len(values)} stations).",
+            f"The largest activation of `{module}` is {value:.0f} times the root mean square ({len(bad)} of "
+            f"{len(values)} stations).",
             {"activation_peak": value, "threshold_peak": thresholds["peak"], "stations": len(bad)},
             "Normalise branch outputs too (Peri-LN), use QK-norm or a z-loss; keep the stream in float32 or bfloat16.",
             call,

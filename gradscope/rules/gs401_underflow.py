@@ -55,18 +55,16 @@ def _flushed(facts: Facts) -> list[Finding]:
             "GS401",
             "error",
             module or found[-1].culprit,
-            f"The gradients of {count(len(silent), 'parameter')} ({listed([p.name for p in silent])}) are all "
-            "zero: in float16 "
-            "everything below 6e-8 rounds to zero, and nothing scales the loss up.",
+            f"The gradients of {count(len(silent), 'parameter')} ({listed([p.name for p in silent])}) are all zero: "
+            "in float16 everything below 6e-8 rounds to zero, and nothing scales the loss up.",
             {
                 "zero_parameters": len(silent),
                 "share_of_parameters": share,
                 "loss_scale": _loss_scale(facts),
                 "dtype": "float16",
             },
-            "Scale the loss (torch.amp.GradScaler), keep the weights in float32 under autocast, or use bfloat16. "
-            "A larger "
-            "learning rate does not help.",
+            "Scale the loss (torch.amp.GradScaler), keep the weights in float32 under autocast, or use bfloat16. A "
+            "larger learning rate does not help.",
         )
     ]
 
@@ -84,9 +82,8 @@ def _at_the_floor(facts: Facts, thresholds: Levels) -> list[Finding]:
             "GS401",
             "error" if at_floor >= 2 * thresholds["floor_fraction"] else "warning",
             worst.name.partition("@")[0],
-            f"{at_floor:.0%} of the float16 gradients lie within four octaves of the smallest number; about as "
-            "many have "
-            "already been rounded to zero.",
+            f"{at_floor:.0%} of the float16 gradients lie within four octaves of the smallest number; about as many "
+            "have already been rounded to zero.",
             {
                 "floor_fraction": at_floor,
                 "threshold_floor_fraction": thresholds["floor_fraction"],

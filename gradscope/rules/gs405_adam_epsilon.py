@@ -47,8 +47,7 @@ def _finding(
         "warning",
         worst.module,
         f"Adam's epsilon shortens the steps of {len(damped)} of {total} weight matrices; `{worst.name}` takes "
-        f"{kept:.0%} of "
-        f"its step (gradient {size:.1e}, epsilon {ADAM_EPSILON:.0e}).",
+        f"{kept:.0%} of its step (gradient {size:.1e}, epsilon {ADAM_EPSILON:.0e}).",
         {
             "grad_rms": size,
             "epsilon": ADAM_EPSILON,

@@ -37,8 +37,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             "error" if _is_settled(facts) else "warning",
             smallest.module,
             f"One step changes half of the weight matrices by less than {usual:.0e} of their norm (least "
-            f"`{smallest.name}`: "
-            f"{value:.0e}); 1e-4 to 1e-2 is normal.",
+            f"`{smallest.name}`: {value:.0e}); 1e-4 to 1e-2 is normal.",
             {
                 "update_to_weight": usual,
                 "threshold_update_to_weight": thresholds["update_to_weight"],

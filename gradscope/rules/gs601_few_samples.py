@@ -36,9 +36,8 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             f"`{module}` normalises with statistics of {count(fewest, 'value')}: {effect} ({len(bad)} of "
             f"{len(values)} norms)." + (" The inputs were made up: yours may be larger." if made_up else ""),
             {"samples": fewest, "threshold_samples": thresholds["samples"], "norms": len(bad)},
-            "Use a larger batch, GroupNorm or LayerNorm, or BatchNorm in eval mode with frozen statistics; check "
-            "for a "
-            "normalised axis of size one.",
+            "Use a larger batch, GroupNorm or LayerNorm, or BatchNorm in eval mode with frozen statistics; check for "
+            "a normalised axis of size one.",
             call,
         )
     ]

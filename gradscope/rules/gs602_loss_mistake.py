@@ -12,9 +12,8 @@ from gradscope.rules.kind import Levels, Rule, RuleDoc
 
 MISTAKES = {
     "probabilities_as_logits": (
-        "The loss applies its own softmax or sigmoid to what already are probabilities: its gradient shrinks and "
-        "its best "
-        "value stays far from zero",
+        "The loss applies its own softmax or sigmoid to what already are probabilities: its gradient shrinks and its "
+        "best value stays far from zero",
         "Return logits from the model and leave the softmax to the loss.",
     ),
     "unnormalised_log_probabilities": (

@@ -33,8 +33,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
             f"{count(len(idle), 'parameter')} got no gradient in the watched steps: {why} ({listed(places)}).",
             {"parameters": len(idle), "not_called": uncalled, "elements": sum(p.num_elements for p in idle)},
             "Nothing, if it is meant (experts without tokens, heads of another task). Otherwise remove them, or "
-            "freeze them with "
-            "requires_grad_(False); distributed training needs find_unused_parameters for them.",
+            "freeze them with requires_grad_(False); distributed training needs find_unused_parameters for them.",
         )
     ]
 

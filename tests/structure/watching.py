@@ -45,7 +45,8 @@ class Seen:
 def plain_loss(output: Any) -> torch.Tensor:
     """A loss that no norm at the end makes trivial."""
     weight = torch.cos(torch.arange(output.numel(), dtype=output.dtype)).reshape(output.shape)
-    return (output * weight).sum()
+    total: torch.Tensor = (output * weight).sum()
+    return total
 
 
 def structure_of(
@@ -54,7 +55,9 @@ def structure_of(
     """Analyse one forward."""
     with CallTracker(model) as calls, AdditionRecorder(calls) as recorder:
         value = loss(model(*inputs))
-    return analyse([value], recorder, model)
+    structure = analyse([value], recorder, model)
+    assert structure is not None
+    return structure
 
 
 def watched(
@@ -68,6 +71,7 @@ def watched(
     with CallTracker(model) as calls, AdditionRecorder(calls, rows) as recorder:
         value = loss(model(*inputs))
     structure = analyse([value], recorder, model)
+    assert structure is not None
     flows = attach(structure, rows)
     value.backward(retain_graph=retain)
     flows.finish()

@@ -96,7 +96,7 @@ def stack(
                 skip_scale=1.0,
                 branch_scale=1.0,
                 recurrent=False,
-                depth=tables["stream"]["name"].__len__(),
+                depth=len(tables["stream"]["name"]),
                 file="model.py",
                 line=11,
             )
@@ -104,7 +104,7 @@ def stack(
     add(tables["modules"], name="head", type="Linear", role="linear", num_parameters=width * 10, called=True)
     parameters.append(("head.weight", "head", None))
     add(tables["calls"], module="head", call=0, shape=[4, 8, 10], dtype="float32")
-    for parameter, module, role in parameters:
+    for parameter, module, part in parameters:
         add(
             tables["parameters"],
             name=parameter,
@@ -113,7 +113,7 @@ def stack(
             dtype="float32",
             num_elements=width * width,
             requires_grad=True,
-            role=role,
+            role=part,
             takes_part=True,
         )
     for step in steps:
