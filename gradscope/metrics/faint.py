@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.weights import Parameter
@@ -29,11 +28,6 @@ def layers(facts: Facts) -> list[Parameter]:
     """Return the weight matrices of layers: tables of embeddings multiply nothing."""
     tables = {module.name for module in facts.modules.values() if module.role == "embedding"}
     return [p for p in facts.trainable if p.is_matrix and p.module not in tables]
-
-
-def share(some: Sequence[Parameter], everything: Sequence[Parameter]) -> float:
-    """Return which fraction of the elements of some parameters others hold."""
-    return sum(p.num_elements for p in some) / max(sum(p.num_elements for p in everything), 1)
 
 
 def beside_faint(facts: Facts, module: str) -> bool:

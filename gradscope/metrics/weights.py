@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.metrics.columns import ratio
@@ -53,6 +54,11 @@ def gradient_to_weight(grad_norm: float | None, weight_norm: float | None) -> fl
 def update_to_weight(update_norm: float | None, weight_norm: float | None) -> float | None:
     """Return ||W_{t+1} - W_t|| / ||W_t||, of the step that the optimizer really took."""
     return ratio(update_norm, weight_norm)
+
+
+def share_of(part: Iterable[Parameter], whole: Iterable[Parameter]) -> float:
+    """Return the elements of some parameters as a fraction of those of others; 0 where these have none."""
+    return sum(p.num_elements for p in part) / max(sum(p.num_elements for p in whole), 1)
 
 
 def rms(norm: float | None, num_elements: int) -> float | None:

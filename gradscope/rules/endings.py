@@ -6,7 +6,10 @@ from gradscope.metrics.facts import Event, Facts
 
 LEFT_OUT = "…"
 """How the detail of an event ends when it affects more parameters than it names."""
+
 _DRAWS = frozenset({"bernoulli", "binomial", "multinomial", "normal", "poisson", "standardgamma"})
+"""Functions that draw at random: autograd sends zeros, or nothing, to the parameters of the draw."""
+
 _STEPS = frozenset(
     {
         "argmax", "argmin", "argsort", "bool", "bucketize", "byte", "ceil", "eq", "floor", "ge", "gt", "int", "le",
@@ -14,9 +17,13 @@ _STEPS = frozenset(
         "trunc", "unique",
     }
 )  # fmt: skip
+"""Functions with steps: comparisons, places, roundings and casts to whole numbers."""
+
 _FLAT = frozenset({"clamp", "clampmax", "clampmin", "hardsigmoid", "hardtanh", "relu", "threshold"})
+"""Functions that are flat over a part of their range only."""
 
 _PRODUCTS = frozenset({"addmm", "baddbmm", "bmm", "convolution", "dot", "linear", "mm", "mul", "mv"})
+"""Functions whose derivative is the other factor."""
 
 
 def place_of(facts: Facts, kind: str, *parameters: str) -> Event | None:
@@ -34,6 +41,11 @@ def place_of(facts: Facts, kind: str, *parameters: str) -> Event | None:
 
 def _named(event: Event) -> list[str]:
     return (event.detail or "").rpartition(": ")[2].split(", ")
+
+
+def written_at(event: Event) -> str:
+    """Return " (file:line)", "" where that is not known."""
+    return f" ({event.file}:{event.line})" if event.file and event.line else ""
 
 
 def way_round(operation: str) -> str | None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from gradscope.metrics.facts import Event, Facts
 from gradscope.metrics.faint import beside_faint
-from gradscope.metrics.silence import Region, closed_doors, regions, states
-from gradscope.metrics.weights import Parameter
-from gradscope.rules.endings import place_of, way_round
+from gradscope.metrics.silence import closed_doors, states
+from gradscope.metrics.silent_regions import Region, regions
+from gradscope.metrics.weights import Parameter, share_of
+from gradscope.rules.endings import place_of, way_round, written_at
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
@@ -64,8 +65,7 @@ def _behind_frozen_scale(region: Region) -> bool:
 
 def _share(facts: Facts, found: Sequence[Region]) -> float:
     """Return the share of the parameters that are dead in these regions."""
-    silent = {p.row: p.num_elements for region in found for p in region.parameters}
-    return sum(silent.values()) / max(sum(p.num_elements for p in facts.trainable), 1)
+    return share_of({p.row: p for region in found for p in region.parameters}.values(), facts.trainable)
 
 
 def _frozen(facts: Facts, found: Sequence[Region]) -> Finding:
@@ -162,7 +162,7 @@ def _message(region: Region, names: list[str], certain: bool, last: int, ending:
         what = f"`{region.next_module}` behind it" if region.next_module else "the model's own output"
         why = f": {what} gives exactly zero for every sample"
     if ending is not None and not why:
-        at = f" ({ending.file}:{ending.line})" if ending.file and ending.line else ""
+        at = written_at(ending)
         inside = f" of `{ending.module or 'the model'}`" if ending.module or not at else ""
         why = f": it becomes zero in {ending.op or 'an operation'}{inside}{at}"
     return f"No gradient passes back into {culprit}: that of {listed(names)} is exactly zero{still}{why}."

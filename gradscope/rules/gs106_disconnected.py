@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradscope.metrics.covering import covering_modules
 from gradscope.metrics.facts import Event, Facts
-from gradscope.metrics.silence import covering_modules
-from gradscope.metrics.weights import Parameter
-from gradscope.rules.endings import place_of, way_round
+from gradscope.metrics.weights import Parameter, share_of
+from gradscope.rules.endings import place_of, way_round, written_at
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
@@ -37,7 +37,7 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     if facts.parameters and not facts.trainable:
         return [_nothing_trains()]
     lost = disconnected(facts)
-    share = sum(p.num_elements for p in lost) / max(sum(p.num_elements for p in facts.trainable), 1)
+    share = share_of(lost, facts.trainable)
     return [_finding(facts, module, lost, share) for module in covering_modules(facts, [p.name for p in lost])]
 
 
@@ -48,7 +48,7 @@ def _finding(facts: Facts, module: str, lost: Sequence[Parameter], share: float)
     published = (cut is None or cut.file is None) and facts.place(module) == (None, None)
     where = ""
     if cut is not None:
-        at = f" ({cut.file}:{cut.line})" if cut.file and cut.line else ""
+        at = written_at(cut)
         inside = "" if at else f" in `{cut.module or 'the model'}`"  # one line may be that of many modules
         where = f": the graph is cut by {cut.op or 'an operation'}{inside}{at}"
     return Finding(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradscope.metrics.covering import covering_modules
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.silence import closed_doors, covering_modules, states
+from gradscope.metrics.silence import closed_doors, states
 from gradscope.metrics.weights import Parameter
 from gradscope.rules.culprit import common_module
 from gradscope.rules.finding import Finding

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.faint import faint, layers, share
+from gradscope.metrics.faint import faint, layers
+from gradscope.metrics.weights import share_of
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.levels import FAINT_SHARE, WARN_FAINT_SHARE
@@ -19,9 +20,9 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     first, last = facts.steps[0], facts.steps[-1]
     start = faint(facts, first)
     still = [p for p in faint(facts, last) if p in start]
-    if share(start, layers(facts)) < thresholds["warn_share"]:
+    if share_of(start, layers(facts)) < thresholds["warn_share"]:
         return []
-    left_share = share(still, facts.trainable)
+    left_share = share_of(still, facts.trainable)
     stays = last > first and bool(still)
     module = start[0].module
     file, line = facts.place(module)
@@ -42,7 +43,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             evidence={
                 "weights": len(start),
                 "weight_rms": size,
-                "share_of_parameters": left_share if last > first else share(start, facts.trainable),
+                "share_of_parameters": left_share if last > first else share_of(start, facts.trainable),
                 "stays": stays,
                 "last_step": last,
             },

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.weights import Parameter
+from gradscope.metrics.weights import Parameter, share_of
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.levels import ALIKE_UNITS
@@ -38,8 +38,7 @@ def _finding(facts: Facts, alike: Sequence[Parameter]) -> Finding:
         evidence={
             "weights": len(alike),
             "units": units,
-            "share_of_parameters": sum(p.num_elements for p in alike)
-            / max(sum(p.num_elements for p in facts.trainable), 1),
+            "share_of_parameters": share_of(alike, facts.trainable),
             "last_step": facts.steps[-1],
         },
         advice=(

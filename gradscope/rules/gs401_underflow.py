@@ -12,7 +12,9 @@ from gradscope.metrics.precision import (
     largest_log2,
     recommended_loss_scale_log2,
 )
-from gradscope.metrics.silence import Region, regions, states
+from gradscope.metrics.silence import states
+from gradscope.metrics.silent_regions import Region, regions
+from gradscope.metrics.weights import share_of
 from gradscope.rules import levels
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding, Severity
@@ -48,7 +50,7 @@ def _flushed(facts: Facts) -> list[Finding]:
         return []
     silent = [p for region in found for p in region.parameters]
     module = common_module([p.module for p in silent])
-    share = sum(p.num_elements for p in silent) / max(sum(p.num_elements for p in facts.trainable), 1)
+    share = share_of(silent, facts.trainable)
     return [
         finding_at(
             facts,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradscope.metrics.columns import middle
+from gradscope.metrics.covering import covering_modules
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.silence import covering_modules
-from gradscope.metrics.weights import Parameter, adam_damping, rms
+from gradscope.metrics.weights import Parameter, adam_damping, rms, share_of
 from gradscope.rules import levels
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
@@ -71,7 +71,7 @@ def _never_moves(facts: Facts, parameter: Parameter) -> bool:
 def _still(facts: Facts, still: Sequence[Parameter], total: int) -> Finding:
     half = [p for p in still if p.dtype.removeprefix("torch.") in ("float16", "bfloat16")]
     module = common_module(covering_modules(facts, [p.name for p in still]))
-    share = sum(p.num_elements for p in still) / max(sum(p.num_elements for p in facts.trainable), 1)
+    share = share_of(still, facts.trainable)
     return finding_at(
         facts,
         "GS502",

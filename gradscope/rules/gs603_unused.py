@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradscope.metrics.covering import covering_modules
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.silence import covering_modules
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs106_disconnected import disconnected, unreached

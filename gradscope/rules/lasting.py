@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from gradscope.metrics.along import along_depth, at_one_place
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.faint import faint, layers, share
+from gradscope.metrics.faint import faint, layers
+from gradscope.metrics.weights import share_of
 from gradscope.rules import levels
 
 
@@ -58,7 +59,7 @@ def lasting_loss(facts: Facts, losses: Sequence[float], fatal: float) -> float:
         fatal: Decades from which next to no network trains.
     """
     whole = min(losses) if facts.rescales_gradients else losses[-1]
-    if whole < fatal or share(faint(facts, facts.steps[-1]), layers(facts)) >= levels.WARN_FAINT_SHARE.value:
+    if whole < fatal or share_of(faint(facts, facts.steps[-1]), layers(facts)) >= levels.WARN_FAINT_SHARE.value:
         return lasting_along(facts, -1.0)
     return max(lasting_along(facts, -1.0), whole)
 
