@@ -172,3 +172,20 @@ def test_a_border_is_no_finer_resolution() -> None:
 
     structure = structure_of(Narrowing(), torch.randn(2, 3, 2, 2))
     assert [site.kind for site in structure.sites] == ["projection"]
+
+
+def test_inputs_scaled_by_what_is_computed_from_a_parameter_are_data() -> None:
+    """exp(log_k) * x on raw inputs: what follows are data, though autograd knows of nothing but the parameter."""
+
+    class Compressed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.log_k = nn.Parameter(torch.zeros(()))
+            self.embed, self.norm, self.layer = nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.asinh(torch.exp(self.log_k) * (x - x.mean(-1, keepdim=True)))
+            x = self.embed(x)
+            return x + self.layer(self.norm(x)).relu()
+
+    assert structure_of(Compressed(), torch.randn(4, 8)).num_residual == 1

@@ -25,6 +25,17 @@ _TICK = 2.0**-28
 """Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
 
 
+def _scales_data(tensors: list[torch.Tensor]) -> bool:
+    """Tell whether a product may be data that need no gradient, times something small that is learned.
+
+    A parameter itself, or what was computed from one (exp(log_k) * x): a mask is not larger than what it is laid on.
+    """
+    if any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors):
+        return True
+    learned = max((tensor.numel() for tensor in tensors if tensor.requires_grad), default=0)
+    return any(not tensor.requires_grad and tensor.numel() > learned for tensor in tensors)
+
+
 @dataclass(frozen=True, slots=True)
 class Factor:
     """What a product multiplied by, where that has no gradient: a number, or None for a tensor (a mask)."""
@@ -115,7 +126,7 @@ class Notes:
             self._note_factor(name, args, result, node)
         tensors = list(tensors_among((*args, *kwargs.values()) if kwargs else args))
         self.splice(tensors)
-        if name in WEIGHTED or (name in PRODUCTS and any(isinstance(item, torch.nn.Parameter) for item in args)):
+        if name in WEIGHTED or (name in PRODUCTS and _scales_data(tensors)):
             raw = [
                 (position, tensor)
                 for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors)
