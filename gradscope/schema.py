@@ -94,6 +94,12 @@ OBSERVATIONS: dict[str, str] = {
 OUTSIDE_CALL = -1
 """The `call` of an event outside of every module call: in what is computed from the model's output."""
 
+LEFT_OUT = "…"
+"""How the `detail` of an event ends when it is about more parameters than it names."""
+
+CUTS_UNSEEN = "where gradients are cut"
+"""The `what` of the confession that cuts were looked for and could not be seen."""
+
 Columns = dict[str, list[Any]]
 
 

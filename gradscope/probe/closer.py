@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from gradscope.probe.attach import StepWatch
-from gradscope.probe.faults.again import send_back
+from gradscope.probe.faults.again import Forwards, send_back
 from gradscope.probe.faults.births import Birth, find_births
 from gradscope.probe.faults.cuts import Cut, find_cuts
 from gradscope.probe.faults.zeros import find_zeros
 from gradscope.probe.restore import Moment
 from gradscope.probe.watching.tables import Tables
 from gradscope.probe.watching.updates import Updates
+from gradscope.schema import CUTS_UNSEEN, LEFT_OUT
+
+_Found = TypeVar("_Found")
 
 _BIRTHS = "where numbers become non-finite"
-_CUTS = "where gradients are cut"
 _ZEROS = "where gradients become zero"
 _MOST_NAMES = 5
 """Parameters that an event names one by one."""
@@ -29,13 +32,9 @@ def note_births(
     tables: Tables, step: int, model: nn.Module, forward: Callable[[], torch.Tensor], batch: Any, moment: Moment
 ) -> None:
     """Write an event for each place at which the step becomes non-finite."""
-    try:
-        with moment.again():
-            births = find_births(model, forward, batch)
-    except Exception as error:  # user code under a mode it may not be made for can raise anything
-        tables.confess(_BIRTHS, f"running the step again raised {type(error).__name__}")
-        return
-    _write_births(tables, step, births)
+    births = _look(tables, _BIRTHS, moment.again(), lambda: find_births(model, forward, batch))
+    if births is not None:
+        _write_births(tables, step, births)
 
 
 def note_births_of_loop(
@@ -56,20 +55,76 @@ def note_births_of_loop(
     if in_loss and _model_is_finite(tables, step):
         _write_births(tables, step, in_loss)
         return
+    births = _look_in_loop(
+        tables, _BIRTHS, model, watch, updates,
+        lambda forwards, backward: find_births(model, forwards.run, forwards.given, backward),
+    )  # fmt: skip
+    if births is not None:
+        _write_births(tables, step, births)
+
+
+def note_cuts(
+    tables: Tables, step: int, model: nn.Module, forward: Callable[[], Any], starved: list[str], moment: Moment
+) -> list[Cut]:
+    """Write an event for each place at which gradients are cut off from parameters that got none."""
+    cuts = _look(tables, CUTS_UNSEEN, moment.again(), lambda: find_cuts(model, forward, starved)) or []
+    write_cuts(tables, step, cuts)
+    return cuts
+
+
+def note_zeros(
+    tables: Tables, step: int, model: nn.Module, forward: Callable[[], Any], silent: list[str], moment: Moment
+) -> None:
+    """Write an event for each place at which the gradients of silent parameters become exactly zero."""
+    zeros = _look(tables, _ZEROS, moment.again(), lambda: find_zeros(model, forward, silent))
+    _write_places(tables, step, "zero", "only zeros for", zeros or [])
+
+
+def note_zeros_of_loop(
+    tables: Tables, step: int, model: nn.Module, watch: StepWatch, silent: list[str], updates: Updates | None
+) -> None:
+    """Write such events for a step of a loop that is not ours, as far as its forwards can be run again."""
+    zeros = _look_in_loop(
+        tables, _ZEROS, model, watch, updates,
+        lambda forwards, backward: find_zeros(model, forwards.run, silent, backward),
+    )  # fmt: skip
+    _write_places(tables, step, "zero", "only zeros for", zeros or [])
+
+
+def write_cuts(tables: Tables, step: int, cuts: list[Cut]) -> None:
+    """Write an event for each cut."""
+    _write_places(tables, step, "cut", "no gradient for", cuts)
+
+
+def _look(
+    tables: Tables, what: str, moment: AbstractContextManager[None], find: Callable[[], list[_Found]]
+) -> list[_Found] | None:
+    """Go back to a moment and return what is found there; None, and a confession, where running it again raises."""
+    try:
+        with moment:
+            return find()
+    except Exception as error:  # user code under a mode it may not be made for can raise anything
+        tables.confess(what, f"running the step again raised {type(error).__name__}")
+        return None
+
+
+def _look_in_loop(
+    tables: Tables,
+    what: str,
+    model: nn.Module,
+    watch: StepWatch,
+    updates: Updates | None,
+    find: Callable[[Forwards, Callable[[list[Any]], None]], list[_Found]],
+) -> list[_Found] | None:
+    """Do so in a loop that is not ours, where its forwards can be run again; `find` gets them and what goes back."""
     why = _obstacle(watch, updates)
     if why is not None:
-        tables.confess(_BIRTHS, why)
-        return
+        tables.confess(what, why)
+        return None
     assert watch.evidence is not None
     assert updates is not None
-    forwards = watch.evidence.forwards
-    try:
-        with forwards.moment(updates.before):
-            births = find_births(model, forwards.run, forwards.given, send_back(model, _arrivals(watch)))
-    except Exception as error:  # as above
-        tables.confess(_BIRTHS, f"running the forward again raised {type(error).__name__}")
-        return
-    _write_births(tables, step, births)
+    forwards, backward = watch.evidence.forwards, send_back(model, _arrivals(watch))
+    return _look(tables, what, forwards.moment(updates.before), lambda: find(forwards, backward))
 
 
 def _obstacle(watch: StepWatch, updates: Updates | None) -> str | None:
@@ -102,61 +157,10 @@ def _write_births(tables: Tables, step: int, births: list[Birth]) -> None:
         tables.confess(_BIRTHS, "the same step, run again, did not")
 
 
-def note_cuts(
-    tables: Tables, step: int, model: nn.Module, forward: Callable[[], Any], starved: list[str], moment: Moment
-) -> list[Cut]:
-    """Write an event for each place at which gradients are cut off from parameters that got none."""
-    try:
-        with moment.again():
-            cuts = find_cuts(model, forward, starved)
-    except Exception as error:
-        tables.confess(_CUTS, f"running the forward again raised {type(error).__name__}")
-        return []
-    write_cuts(tables, step, cuts)
-    return cuts
-
-
-def note_zeros(
-    tables: Tables, step: int, model: nn.Module, forward: Callable[[], Any], silent: list[str], moment: Moment
-) -> None:
-    """Write an event for each place at which the gradients of silent parameters become exactly zero."""
-    try:
-        with moment.again():
-            zeros = find_zeros(model, forward, silent)
-    except Exception as error:  # as above
-        tables.confess(_ZEROS, f"running the step again raised {type(error).__name__}")
-        return
-    _write_places(tables, step, "zero", "only zeros for", zeros)
-
-
-def note_zeros_of_loop(
-    tables: Tables, step: int, model: nn.Module, watch: StepWatch, silent: list[str], updates: Updates | None
-) -> None:
-    """Write such events for a step of a loop that is not ours, as far as its forwards can be run again."""
-    why = _obstacle(watch, updates)
-    if why is not None:
-        tables.confess(_ZEROS, why)
-        return
-    assert watch.evidence is not None
-    assert updates is not None
-    forwards = watch.evidence.forwards
-    try:
-        with forwards.moment(updates.before):
-            zeros = find_zeros(model, forwards.run, silent, send_back(model, _arrivals(watch)))
-    except Exception as error:  # as above
-        tables.confess(_ZEROS, f"running the forward again raised {type(error).__name__}")
-        return
-    _write_places(tables, step, "zero", "only zeros for", zeros)
-
-
-def write_cuts(tables: Tables, step: int, cuts: list[Cut]) -> None:
-    """Write an event for each cut."""
-    _write_places(tables, step, "cut", "no gradient for", cuts)
-
-
 def _write_places(tables: Tables, step: int, kind: str, what: str, places: list[Cut]) -> None:
     for place in places:
-        names = ", ".join(place.parameters[:_MOST_NAMES]) + (", …" if len(place.parameters) > _MOST_NAMES else "")
+        more = [LEFT_OUT] if len(place.parameters) > _MOST_NAMES else []
+        names = ", ".join([*place.parameters[:_MOST_NAMES], *more])
         tables.add(
             "events", step=step, kind=kind, module=place.module, call=place.call, op=place.op,
             file=tables.file(place.file), line=place.line, detail=f"{what} {len(place.parameters)} parameters: {names}",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from gradscope.metrics.facts import Event, Facts
-
-LEFT_OUT = "…"
-"""How the detail of an event ends when it affects more parameters than it names."""
+from gradscope.schema import LEFT_OUT
 
 _DRAWS = frozenset({"bernoulli", "binomial", "multinomial", "normal", "poisson", "standardgamma"})
 """Functions that draw at random: autograd sends zeros, or nothing, to the parameters of the draw."""

@@ -11,6 +11,7 @@ from gradscope.rules.endings import place_of, way_round, written_at
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
+from gradscope.schema import CUTS_UNSEEN
 
 
 def unreached(facts: Facts) -> list[Parameter]:
@@ -100,7 +101,7 @@ def _nothing_trains() -> Finding:
 
 def _looked_in_vain(facts: Facts) -> bool:
     """Whether the search for the cut itself failed, so that the order of calls has to tell."""
-    return "where gradients are cut" in facts.recording.tables["confessions"]["what"]
+    return CUTS_UNSEEN in facts.recording.tables["confessions"]["what"]
 
 
 def _everything_below_is_cut(facts: Facts, called: Sequence[Parameter]) -> bool:

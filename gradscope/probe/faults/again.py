@@ -121,6 +121,12 @@ class Forwards:
             random_state.restore()
 
 
+def back_from_loss(outcome: Any) -> None:
+    """Go back through what a forward returned, where that is a loss with a gradient."""
+    if isinstance(outcome, torch.Tensor) and outcome.requires_grad:
+        outcome.backward()
+
+
 def send_back(model: nn.Module, arrived: Callable[[int, int], bool]) -> Callable[[list[Any]], None]:
     """Return a function that sends a gradient of ones back through outputs and fills no `.grad`.
 

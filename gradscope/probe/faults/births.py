@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gradscope.probe.faults.again import back_from_loss
 from gradscope.probe.faults.nodes import Intervals, line_of, operation_of, remembered_lines
 from gradscope.probe.watching.calls import Call, CallTracker
 from gradscope.probe.watching.eager import eagerly
@@ -75,13 +76,8 @@ def find_births(
             outcome = forward()
         searcher.backward = True
         with searcher:
-            (backward or _backward)(outcome)
+            (backward or back_from_loss)(outcome)
     return searcher.births or searcher.brought_in[:1]
-
-
-def _backward(loss: Any) -> None:
-    if isinstance(loss, torch.Tensor) and loss.requires_grad:
-        loss.backward()
 
 
 class _Searcher(TorchDispatchMode):

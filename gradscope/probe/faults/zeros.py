@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.probe.faults.again import back_from_loss
 from gradscope.probe.faults.cuts import Cut, blamed
 from gradscope.probe.faults.nodes import Intervals, line_of, operation_of, remembered_lines
 from gradscope.probe.watching.calls import CallTracker
@@ -47,7 +48,7 @@ def find_zeros(
         outcome = forward()
         handles = [node.register_hook(_Watch(node, intervals, found)) for node in _nodes(outcome)]
         try:
-            (backward or _backward)(outcome)
+            (backward or back_from_loss)(outcome)
         finally:
             for handle in handles:
                 handle.remove()
@@ -107,8 +108,3 @@ def _nodes(outcome: Any) -> Iterator[Any]:
         if node.next_functions:
             yield node
         waiting += [following for following, _ in node.next_functions if following is not None]
-
-
-def _backward(loss: Any) -> None:
-    if isinstance(loss, torch.Tensor) and loss.requires_grad:
-        loss.backward()
