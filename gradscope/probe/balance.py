@@ -18,7 +18,8 @@ from gradscope.probe.restore import untouched
 from gradscope.probe.signals.observer import Observation
 from gradscope.probe.signals.subbatch import batch_size, fresh, part
 from gradscope.probe.structure.attention import ROLES, Attention, find_attentions
-from gradscope.probe.structure.graph import Graph, walk
+from gradscope.probe.structure.graph import Graph
+from gradscope.probe.structure.traversal import walk
 from gradscope.probe.watching.tensors import tensors_in
 
 _SEED = 7919

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from gradscope.probe.structure.functions import SUMS
-from gradscope.probe.structure.graph import Trace
 from gradscope.probe.structure.notes import Notes, sequence_now, sum_sequence
 from gradscope.probe.structure.places import Span
 from gradscope.probe.structure.summands import alike, as_added, is_number, terms_in
+from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.modes import Function, OwnMode, shielded
 from gradscope.probe.watching.rows import Rows

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradscope.probe.structure.chain import FactorOf, Link
-from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, mixed_streams, projected_from, unshaped, weights_of
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.region import PURE, WORKED, Region
 from gradscope.probe.structure.terms import Term, adder_of
+from gradscope.probe.structure.trace import Trace
 
 if TYPE_CHECKING:
     from gradscope.probe.structure.residual import Residual

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, WEIGHTED, operation_of
-from gradscope.probe.structure.graph import OUTSIDE, Trace, lacks_data
 from gradscope.probe.structure.operations import Effect, effect_of, operation
+from gradscope.probe.structure.parametric import lacks_data
 from gradscope.probe.structure.summands import is_number, tensors_among
+from gradscope.probe.structure.trace import OUTSIDE, Trace
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.tensors import edge_of, inside_transform
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradscope.probe.structure.graph import OUTSIDE, Graph, Tensor, Trace
+from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.trace import OUTSIDE, Trace
 from gradscope.probe.watching.calls import Call
 
 

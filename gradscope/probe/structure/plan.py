@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradscope.probe.structure.dominance import Dominators
-from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.residual import Residual
 from gradscope.probe.structure.terms import adder_of
+from gradscope.probe.structure.trace import Trace
 
 Place = tuple[int, int]
 """A node of the graph and the position of one of its inputs."""

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from gradscope.probe.structure.additions import Addition, Place
-from gradscope.probe.structure.graph import Graph, Trace
+from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.parts import overlap
 from gradscope.probe.structure.sites import Site
+from gradscope.probe.structure.trace import Trace
 
 
 def mark_recurrent(graph: Graph, sites: list[Site], additions: Iterable[Addition]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from gradscope.probe.structure.additions import AdditionRecorder, Place
 from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples
-from gradscope.probe.structure.graph import Graph, Tensor, Trace
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.injections import Injections
 from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.meeting import Search
@@ -25,6 +25,7 @@ from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places
 from gradscope.probe.structure.region import PURE, Region
 from gradscope.probe.structure.terms import SUMS, Product, Term, terms_of
+from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import Call
 
 

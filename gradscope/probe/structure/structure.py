@@ -16,7 +16,7 @@ from gradscope.probe.structure.backbone import find_stations
 from gradscope.probe.structure.confessions import confessions
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.flows import Flows
-from gradscope.probe.structure.graph import Graph, walk
+from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, Span
 from gradscope.probe.structure.plan import Plan, plan_of
@@ -24,6 +24,7 @@ from gradscope.probe.structure.recurrence import mark_recurrent
 from gradscope.probe.structure.residual import find_residuals
 from gradscope.probe.structure.sites import Site, describe
 from gradscope.probe.structure.skeleton import Skeleton, skeleton_of
+from gradscope.probe.structure.traversal import walk
 from gradscope.probe.watching.rows import Rows
 
 

@@ -1,0 +1,78 @@
+"""Which operations compute with parameters alone: a weight that is normed or turned is still no data."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from torch.nn import Parameter
+
+from gradscope.probe.structure.operations import Effect, operation
+from gradscope.probe.structure.trace import Trace, shape_of
+
+if TYPE_CHECKING:
+    from gradscope.probe.structure.graph import Graph
+
+_REPEATING = frozenset({"Expand", "Repeat"})
+"""Operations that give each sample its own copy."""
+
+
+def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
+    """Return for each node whether its output is computed from parameters alone, and the learned tokens added to.
+
+    Learned tokens that a block adds to are data, although no data go into them.
+    """
+    known: list[bool] = []
+    for number in range(len(graph.nodes)):
+        known.append(_is_parametric(graph, number, known))
+    return known, _free_tokens(graph, known)
+
+
+def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
+    node, inputs = graph.nodes[number], graph.inputs[number]
+    if isinstance(node, Trace):
+        return False
+    if not inputs:
+        return isinstance(getattr(node, "variable", None), Parameter)
+    if not all(known[source] for source, _, _ in inputs):
+        return False
+    effect = graph.effects[number]
+    if effect is Effect.ATTEND or effect is Effect.RECUR or (effect is Effect.PROJECT and lacks_data(node)):
+        return False
+    return not _repeats_tokens(graph, number)
+
+
+def _repeats_tokens(graph: Graph, number: int) -> bool:
+    """Learned queries become data where they are repeated for every sample; a weight never is."""
+    if graph.names[number] not in _REPEATING:
+        return False
+    before, after = graph.shape(graph.inputs[number][0][:2]), shape_of(graph.nodes[number], 0)
+    if before is None or after is None:
+        return False
+    return math.prod(after) > math.prod(before) and sum(size > 1 for size in before) > 1
+
+
+def _free_tokens(graph: Graph, parametric: list[bool]) -> list[int]:
+    """Learned tokens that stand among the data and are added to are a stream, as a class token that attends to it."""
+    tokens = []
+    for node, name in enumerate(graph.names):
+        if name in _REPEATING and parametric[node]:
+            readers = [reader for reader, _, _ in graph.consumers[node] if not parametric[reader]]
+            shape = graph.shape((node, 0))
+            joined = any(graph.effects[reader] is Effect.JOIN for reader in readers)
+            if joined and any(graph.names[reader] == "Add" and graph.shape((reader, 0)) == shape for reader in readers):
+                parametric[node] = False
+                tokens.append(node)
+    return tokens
+
+
+def lacks_data(node: Any) -> bool:
+    """Tell whether a weighted operation read data that needs no gradient (its first inputs, bias apart)."""
+    name = operation(node.name())
+    edges = node.next_functions
+    if name in {"Embedding", "EmbeddingBag"}:
+        return True
+    if name == "Mv":
+        return False  # a matrix and a buffer, as in the norm of a weight
+    data = edges[1:3] if name in {"Addmm", "Baddbmm", "Addbmm", "Addmv"} else edges[:2]
+    return any(source is None for source, _ in data)

@@ -1,0 +1,55 @@
+"""What ran without gradients and matters all the same, beside the nodes of autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradscope.probe.watching.calls import Call
+
+OUTSIDE = -1.0
+"""The sequence number of what was there before the forward: parameters and inputs."""
+
+
+class Trace:
+    """An operation that ran without a gradient, or a tensor that needs none.
+
+    Attributes:
+        name: The operation as `operations` knows it; "" for a tensor that came from outside.
+        inputs: What went in: Trace objects or (autograd node, output number) pairs.
+        sequence: Where it ran: just before the autograd node that had this sequence number next.
+        shape: The shape of what came out.
+        call: The module call it ran in.
+        raw: No gradient reaches it: neither it nor anything it was computed from needs one.
+        stripped: Its raw stand-in, once that was made.
+    """
+
+    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped")
+
+    def __init__(
+        self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
+    ) -> None:
+        self.call = call
+        self.raw: bool = all(isinstance(item, Trace) and item.raw for item in inputs)
+        self.stripped: Trace | None = None
+        self.name = name
+        self.inputs = inputs
+        self.sequence = sequence
+        self.shape = shape
+
+    def without_gradient(self) -> Trace:
+        """Return this tensor as one that no gradient reaches."""
+        if self.raw:
+            return self
+        if self.stripped is None:
+            self.stripped = Trace("", (), OUTSIDE, self.shape, self.call)
+        return self.stripped
+
+
+def shape_of(node: Any, output_number: int) -> tuple[int, ...] | None:
+    """Return the shape of an output of an autograd node or a trace, None where autograd does not say."""
+    if isinstance(node, Trace):
+        return node.shape
+    try:
+        return tuple(int(size) for size in node._input_metadata[output_number].shape)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        return None
