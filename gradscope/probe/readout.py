@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.signals.observer import Histogram, Observation
-from gradscope.probe.structure.along import Station
+from gradscope.probe.structure.stations import Station
 from gradscope.probe.structure.streams import SiteNumbers, StationNumbers
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.rows import Handle

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.probe.signals.bins import LOWEST_LOG2, log2_counts, summaries
 from gradscope.probe.signals.hub import Signals
-from gradscope.probe.signals.magnitudes import LOWEST_LOG2, log2_counts, summaries
 from gradscope.probe.signals.observer import StepContext
 from tests.signals.watching import watch
 

@@ -12,9 +12,10 @@ from torch import nn
 from torch.autograd.graph import GradientEdge
 
 from gradscope.probe.structure.additions import AdditionRecorder
+from gradscope.probe.structure.analysis import analyse, attach
 from gradscope.probe.structure.flows import SiteFlow
 from gradscope.probe.structure.sites import Site
-from gradscope.probe.structure.structure import Structure, analyse, attach
+from gradscope.probe.structure.structure import Structure
 from gradscope.probe.structure.terms import adder_of
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Rows

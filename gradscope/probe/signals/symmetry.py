@@ -22,8 +22,8 @@ from torch.nn.parameter import is_lazy
 
 from gradscope.probe.signals.observer import Observer, Place, Readings, StepContext, readable
 
-MOST_PAIRS = 8
-MOST_COLUMNS = 64
+MOST_PAIRS, MOST_COLUMNS = 8, 64
+"""Pairs of rows that are compared, and over how many columns: units that are alike by chance are not over so many."""
 ALIKE_SHARE = 0.625
 """Share of the pairs that must be alike: with eight, three may lie across the borders of an LSTM's four gates."""
 FEWEST_UNITS = 4

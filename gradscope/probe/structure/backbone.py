@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gradscope.probe.structure.along import Network, Station, stations_along
+from gradscope.probe.structure.blocks import blocks_on
 from gradscope.probe.structure.chains import along_skips, handed_on, longest_line, outermost, streams_of
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.places import ancestry
 from gradscope.probe.structure.sites import Site
-from gradscope.probe.structure.stations import blocks_on
+from gradscope.probe.structure.stations import Network, Station, stations_along
 
 _FEW = 3
 """So few stations are no profile where a line of twice as many blocks can be found."""

@@ -11,6 +11,9 @@ from gradscope.probe.structure.sites import Site
 _NAMED = 3
 """So many names are listed in a confession."""
 
+_CLEAR = frozenset({"CheckpointFunction"})
+"""Functions with a backward of their own whose inside is seen all the same."""
+
 
 def confessions(
     graph: Graph, gave_up: int, sites: list[Site], plans: list[Plan | None], fused: list[str]
@@ -24,6 +27,11 @@ def confessions(
         plans: How the gradients of each site are measured; None where they cannot be.
         fused: Modules that torch ran as one fused operation.
     """
+    return [*_of_additions(graph, gave_up, fused), *_of_numbers(sites, plans)]
+
+
+def _of_additions(graph: Graph, gave_up: int, fused: list[str]) -> list[tuple[str, str]]:
+    """Tell where there may be additions that were not seen."""
     found: list[tuple[str, str]] = []
     opaque = sorted(
         {name for name, effect in zip(graph.names, graph.effects, strict=True) if effect is Effect.OPAQUE} - _CLEAR
@@ -48,6 +56,12 @@ def confessions(
             f"whether sums are residual where a branch is longer than {LONGEST_ONCE_SPENT} operations",
             f"the search had looked at its share of operations; it gave up {gave_up} times",
         ))  # fmt: skip
+    return found
+
+
+def _of_numbers(sites: list[Site], plans: list[Plan | None]) -> list[tuple[str, str]]:
+    """Tell which numbers of the additions that were seen cannot be measured."""
+    found: list[tuple[str, str]] = []
     inexact = [site.name for site, plan in zip(sites, plans, strict=True) if plan is not None and plan.inexact]
     if inexact:
         found.append((
@@ -79,9 +93,6 @@ def confessions(
     if dead:
         found.append((f"gradients at {_list(dead)}", "the loss is not computed from these sums"))
     return found
-
-
-_CLEAR = frozenset({"CheckpointFunction"})
 
 
 def _list(names: list[str]) -> str:

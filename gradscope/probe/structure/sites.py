@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gradscope.probe.structure.additions import Addition, AdditionRecorder, Key
+from gradscope.probe.structure.blocks import DIGITS
 from gradscope.probe.structure.chain import FactorOf
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.kinds import branch_scaling, kind_of, skip_scaling
@@ -14,7 +15,6 @@ from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.placement import placement_of
 from gradscope.probe.structure.places import Places, ancestry, child_below
 from gradscope.probe.structure.residual import Residual
-from gradscope.probe.structure.stations import DIGITS
 from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import Call
 

@@ -1,131 +1,161 @@
-"""Which modules are the blocks of a network: the repeated ones whose outputs every gradient has to pass."""
+"""The stations along one line of operations: what each is called, and which block or sum it is."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+from gradscope.probe.structure.blocks import blocks_on
 from gradscope.probe.structure.graph import Graph, Tensor
-from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, ancestry
+from gradscope.probe.structure.settling import closes_block, settled, start_of
+from gradscope.probe.structure.sites import Site
 from gradscope.probe.watching.calls import Call
-
-DIGITS = re.compile(r"\d+")
-_WORK = frozenset({Effect.PROJECT, Effect.ATTEND, Effect.RECUR, Effect.OPAQUE})
 
 
 @dataclass(slots=True)
-class Series:
-    """Modules of one place in the tree that differ by numbers only ("layers.#"), or one module called repeatedly.
+class Station:
+    """A place of the stream; the columns of the record's `stream` table.
 
     Attributes:
-        pattern: Their names with numbers replaced.
-        ends: The tensors they return, with the call.
-        containers: They have modules inside.
+        name: The module that returns it, or the site that makes it.
+        kind: start, addition, block or end.
+        block: The repeated block that it closes or lies in.
+        call: The call that returns it, None where no call does.
+        site: The number of the site whose sum it is, None where it is no sum.
+        tensor: Its place in the graph.
+        node: The autograd node that makes it.
+        output_nr: Which output of that node it is.
+        is_sum: It is the sum itself, not what a norm or an activation made of it.
+        num_elements: How many elements it has.
     """
 
-    pattern: str
-    ends: dict[Tensor, Call] = field(default_factory=dict)
-    containers: bool = False
+    name: str
+    kind: str
+    block: str | None
+    call: Call | None
+    site: int | None
+    tensor: Tensor
+    node: Any
+    output_nr: int
+    is_sum: bool = False
+    num_elements: int | None = None
 
-    def rank(self, with_sites: set[Call]) -> tuple[int, int, str]:
-        """Sort first what repeats most often (with residual additions, where there are any), then what is outer."""
-        calls = [call for call in self.ends.values() if not with_sites or call in with_sites]
-        return (-len(calls), self.pattern.count("."), self.pattern)
+    @property
+    def module(self) -> str:
+        """The module that returns it, or whose addition it is."""
+        return "" if self.call is None else self.call.module
 
 
-def blocks_on(
-    graph: Graph, places: Places, chain: Iterable[int], parents: set[str], with_sites: set[Call]
-) -> dict[Tensor, Call]:
-    """Return the outputs of the blocks on a chain of dominators, with the block's call.
+@dataclass(frozen=True)
+class Network:
+    """What the stations of a network are made from.
 
-    Args:
+    Attributes:
         graph: The graph.
         places: Who ran what.
-        chain: Nodes that every gradient passes.
+        sites: The residual additions and concatenations.
         parents: Names of modules that have modules inside.
-        with_sites: Calls with residual additions inside; where there are any, only these are blocks.
     """
-    series = _series(graph, places, chain, parents)
-    series.sort(key=lambda one: one.rank(with_sites))
-    chosen: dict[Tensor, Call] = {}
-    names: set[str] = set()
-    leaves = [one for one in series if not one.containers]
-    for one in series:
-        if not one.containers or len(one.ends) < 2:  # noqa: PLR2004 - a block is what is repeated
-            continue
-        if with_sites and not any(call in with_sites for call in one.ends.values()):
-            continue
-        modules = {call.module for call in one.ends.values()}
-        if any(_nested(module, other) for module in modules for other in names):
-            continue
-        names |= modules
-        chosen.update(one.ends)
-    if with_sites or _covers(chosen, leaves):
-        return chosen
-    return _without_head(graph, leaves)
+
+    graph: Graph
+    places: Places
+    sites: list[Site]
+    parents: set[str]
+
+    @cached_property
+    def numbers(self) -> dict[int, int]:
+        """The numbers of the sites that count and matter to a loss, by their sum."""
+        return {site.node: number for number, site in enumerate(self.sites) if site.counted and site.alive}
+
+    @cached_property
+    def counted(self) -> dict[int, Site]:
+        """The sites that count and matter to a loss, by their sum."""
+        return {node: self.sites[number] for node, number in self.numbers.items()}
+
+    @cached_property
+    def with_sites(self) -> set[Call]:
+        """The calls with residual additions inside."""
+        return {call for site in self.counted.values() for call in ancestry(site.call)}
 
 
-def _series(graph: Graph, places: Places, chain: Iterable[int], parents: set[str]) -> list[Series]:
-    found: dict[str, Series] = {}
-    for node in chain:
-        if _is_loss(graph, node):
-            continue
-        for call in places.returned.get((node, 0), ()):
-            if not call.module:
-                continue
-            container = call.module in parents
-            if not container and not (graph.effects[node] in _WORK or _works(graph, places, node, call)):
-                continue
-            pattern = DIGITS.sub("#", call.module)
-            one = found.setdefault(f"{pattern} {container}", Series(pattern, containers=container))
-            one.ends[node, 0] = call
-    return list(found.values())
+def stations_along(network: Network, chain: list[int]) -> list[Station]:
+    """Return the stations on a line of operations, in the order in which they run."""
+    graph, places, sites, numbers = network.graph, network.places, network.sites, network.numbers
+    on_chain = [numbers[node] for node in chain if node in numbers]
+    blocks = blocks_on(graph, places, chain, network.parents, network.with_sites)
+    if not (blocks or on_chain):
+        blocks = blocks_on(graph, places, chain, network.parents, set())
+    ends = settled(graph, [sites[number] for number in on_chain], set(chain))
+    ends = [
+        closes_block(graph, sites[number].node, end, blocks, chain) for number, end in zip(on_chain, ends, strict=True)
+    ]
+    tensors: dict[Tensor, int | None] = dict(zip(ends, on_chain, strict=True))
+    for tensor in blocks:
+        tensors.setdefault(tensor, None)
+    start = start_of(graph, places, [sites[n] for n in on_chain], blocks, chain)
+    if start is not None:
+        tensors.setdefault(start, None)
+    return [
+        _station(network, tensor, tensors[tensor], blocks, tensor == start)
+        for tensor in sorted(tensors)
+        if graph.gradient_of(tensor) is not None
+    ]
 
 
-def _is_loss(graph: Graph, node: int) -> bool:
-    """Tell whether a node makes one number: a model that returns its loss first ends in it, but no stream does."""
-    shape = graph.shape((node, 0))
-    return shape is not None and math.prod(shape) == 1
+def _station(
+    network: Network, tensor: Tensor, site: int | None, blocks: dict[Tensor, Call], is_start: bool
+) -> Station:
+    graph, places, sites = network.graph, network.places, network.sites
+    block = blocks.get(tensor)
+    returned = places.returned.get(tensor, [])
+    call = block if block is not None else (returned[0] if returned else None)
+    if site is not None and call is None:
+        call = sites[site].call
+    kind = "start" if is_start else ("block" if block is not None else "addition")
+    if block is not None or site is None:
+        name = call.module if call is not None and call.module else _described(graph, places, tensor[0])
+    else:
+        name = sites[site].name
+    inside = ancestry(call if call is not None else places.owner(tensor[0]))
+    lies_in = next((other.module for other in inside if other in set(blocks.values())), None)
+    shape = graph.shape(tensor)
+    node, output_nr = graph.gradient_of(tensor) or (None, 0)
+    return Station(
+        name=name,
+        kind=kind,
+        block=lies_in,
+        call=call,
+        site=site,
+        tensor=tensor,
+        node=node,
+        output_nr=output_nr,
+        is_sum=site is not None and tensor[0] == sites[site].node,
+        num_elements=None if shape is None else math.prod(shape),
+    )
 
 
-def _works(graph: Graph, places: Places, node: int, call: Call) -> bool:
-    """Tell whether a call without modules inside did work: whether its operations right before its output did."""
-    for _ in range(8):
-        if graph.effects[node] in _WORK:
-            return True
-        data = [source for source, _, _ in graph.inputs[node] if not graph.parametric[source]]
-        data = [source for source in data if call in ancestry(places.owner(source))]
-        if not data:
-            return False
-        node = data[0]
-    return False
+_NEAR = 12
+"""Nodes looked at behind an operation that no module stands for, to say in words what it works on."""
 
 
-def _nested(one: str, other: str) -> bool:
-    return one == other or one.startswith(other + ".") or other.startswith(one + ".")
-
-
-def _covers(chosen: dict[Tensor, Call], leaves: list[Series]) -> bool:
-    """Tell whether most of the layers on the chain lie inside of the blocks."""
-    if not chosen:
-        return False
-    blocks = {call.module for call in chosen.values()}
-    layers = [call.module for one in leaves for call in one.ends.values()]
-    inside = sum(any(layer.startswith(block + ".") for block in _prefixes(layer) & blocks) for layer in layers)
-    return 2 * inside >= len(layers)
-
-
-def _prefixes(name: str) -> set[str]:
-    parts = name.split(".")
-    return {".".join(parts[:i]) for i in range(1, len(parts))}
-
-
-def _without_head(graph: Graph, leaves: list[Series]) -> dict[Tensor, Call]:
-    """The layers on the chain but the last: what it returns is the network's output, not part of the stream."""
-    ends = {tensor: call for one in leaves for tensor, call in one.ends.items()}
-    if len(ends) > 1 and len({call.module for call in ends.values()}) > 1:
-        ends.pop(max(ends))
-    return ends
+def _described(graph: Graph, places: Places, node: int) -> str:
+    """Name an operation between modules by the modules it works on: "tokens + positions", "view of patches"."""
+    modules: list[str] = []
+    waiting, seen = [node], {node}
+    while waiting and len(seen) < _NEAR:
+        for source, number, _ in graph.inputs[waiting.pop(0)]:
+            calls = places.returned.get((source, number), [])
+            if calls and calls[0].module:
+                modules.append(calls[0].module)
+            elif source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    operation = graph.names[node].lower()
+    if not modules:
+        return f"{operation} output"
+    if operation == "add":
+        return " + ".join([*modules, "…"] if len(modules) == 1 else modules)
+    return f"{operation} of {', '.join(modules)}"

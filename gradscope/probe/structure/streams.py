@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from gradscope.probe.structure.additions import AdditionRecorder
+from gradscope.probe.structure.analysis import analyse, attach
 from gradscope.probe.structure.flows import Flows
-from gradscope.probe.structure.structure import Structure, analyse, attach
+from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Handle, Rows
 

@@ -1,0 +1,115 @@
+"""Find the structure of a network in the graph behind one step's losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.probe.structure.additions import AdditionRecorder
+from gradscope.probe.structure.attention import roles_of
+from gradscope.probe.structure.backbone import find_stations
+from gradscope.probe.structure.confessions import confessions
+from gradscope.probe.structure.dominance import Dominators
+from gradscope.probe.structure.flows import Flows
+from gradscope.probe.structure.graph import Graph
+from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.places import Places
+from gradscope.probe.structure.plan import plan_of
+from gradscope.probe.structure.recurrence import mark_recurrent
+from gradscope.probe.structure.renewal import remember, renewed, renewed_in_full
+from gradscope.probe.structure.residual import find_residuals
+from gradscope.probe.structure.sites import describe
+from gradscope.probe.structure.skeleton import skeleton_of
+from gradscope.probe.structure.stations import Network
+from gradscope.probe.structure.structure import Structure
+from gradscope.probe.structure.traversal import walk
+from gradscope.probe.watching.rows import Rows
+
+
+def analyse(
+    roots: Iterable[torch.Tensor], recorder: AdditionRecorder, model: nn.Module, previous: Structure | None = None
+) -> Structure | None:
+    """Analyse the graph behind the losses of one step, before its backward pass.
+
+    Args:
+        roots: The losses.
+        recorder: What saw the forward.
+        model: The model.
+        previous: The structure of an earlier step: where the graph is the same, its analysis is used again.
+
+    Returns:
+        The structure; None where the recorder was quick, but the graph is another one.
+    """
+    losses = [root.grad_fn for root in roots if root.grad_fn is not None]
+    returned = [edge.node for call in recorder.calls.calls for edge in call.outputs]
+    skeleton = skeleton_of([*losses, *returned])
+    if previous is not None and previous.skeleton == skeleton.signature:
+        return renewed(previous, skeleton, recorder)
+    if previous is not None:
+        previous.num_repeated = None
+    if recorder.quick:
+        return None
+    notes = recorder.notes
+    graph = walk([*losses, *returned], notes.hidden, notes.splices, notes.in_views)
+    signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
+    if previous is not None and previous.skeleton is None and previous.signature == signature:
+        return renewed_in_full(previous, graph, recorder)
+    ends = graph.ends = [graph.index[loss] for loss in losses]
+    dominators = Dominators(graph, ends)
+    places = Places(graph, recorder.spans)
+    found, gave_up = find_residuals(graph, recorder, places)
+    factors = recorder.notes.factors
+    sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
+    mark_recurrent(graph, sites, recorder.additions.values())
+    for site in sites:
+        site.alive = dominators.reaches(site.node)
+    parents = {name for name, module in model.named_modules() if next(module.children(), None) is not None}
+    stations = find_stations(Network(graph, places, sites, parents), dominators)
+    plans = [
+        plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
+        for site in sites
+    ]
+    structure = Structure(
+        sites=sites,
+        stations=stations,
+        roles=roles_of(graph, model),
+        takes_part=_parameters(graph, dominators, model),
+        confessions=confessions(graph, gave_up, sites, plans, recorder.fused),
+        signature=signature,
+        plans=plans,
+        graph=graph,
+    )
+    remember(structure, graph, skeleton, hides=bool(notes.splices))
+    return structure
+
+
+def attach(structure: Structure, rows: Rows) -> Flows:
+    """Listen to the gradients of a structure that was just analysed, until `Flows.remove` is called."""
+    assert structure.nodes or not structure.stations, "the structure's graph was released"
+    stations = [(station.node, station.output_nr) for station in structure.stations]
+    return Flows(structure.nodes, structure.plans, stations, rows)
+
+
+def _parameters(graph: Graph, dominators: Dominators, model: nn.Module) -> frozenset[str]:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    reached = _reached(graph, dominators)
+    found = set()
+    for node, effect in enumerate(graph.effects):
+        if effect is Effect.LEAF and node in reached:
+            variable: Any = getattr(graph.nodes[node], "variable", None)
+            if variable is not None and id(variable) in names:
+                found.add(names[id(variable)])
+    return frozenset(found)
+
+
+def _reached(graph: Graph, dominators: Dominators) -> set[int]:
+    """The nodes that lead to a loss, parameters included."""
+    reached: set[int] = set()
+    for node in range(len(graph.nodes) - 1, -1, -1):
+        if node in reached or dominators.reaches(node):
+            reached.add(node)
+            reached.update(source for source, _, _ in graph.inputs[node])
+    return reached
