@@ -14,8 +14,9 @@ from gradscope.target.hf.names import named
 from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import tiny
 from gradscope.target.hf.sizes import smaller
-from gradscope.target.infer.guess import BATCH, Guess, Mark, make
+from gradscope.target.infer.guess import BATCH, Guess, Mark
 from gradscope.target.infer.lessons import lessons
+from gradscope.target.infer.making import make
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
 

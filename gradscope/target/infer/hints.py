@@ -53,6 +53,7 @@ VOCAB_NAMES = (
     "input_vocab_size",
 )
 UNLIMITED = 10**6
+"""Length (tokens) of what a model takes that tells of no limit."""
 
 
 def read_hints(model: nn.Module) -> Hints:

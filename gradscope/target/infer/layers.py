@@ -16,8 +16,9 @@ SIDES = (32, 64, 224, 28, 96, 128, 256, 48, 16, 299, 112, 384, 8)
 SIGNAL = 1024
 """Samples of a one-dimensional signal, enough for a stack of strided convolutions."""
 VOLUME = 32
-DEFAULT_CHANNELS = 3
-LAZY_WIDTH = 64
+"""Side of a volume, in voxels."""
+DEFAULT_CHANNELS, LAZY_WIDTH = 3, 64
+"""Channels of a picture, and width of a vector, where a lazy layer takes any."""
 
 
 def wanted_by(module: nn.Module) -> Iterator[Guess]:

@@ -29,6 +29,7 @@ MOST_SECONDS = 45.0
 FEWEST = 2
 """Samples that BatchNorm needs at least, however dear a step is."""
 BATCH_SIZES = (8, TRIAL_BATCH, FEWEST)
+"""Samples of a batch, as many as a step can afford."""
 FORWARD_FLOPS = 6e9
 """Operations of one forward that a step may have: about a second with its backward on one CPU core."""
 MOST_KEPT = 100_000_000

@@ -15,9 +15,10 @@ from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
-from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, Guess, as_batch, assembled, described, flat, values_of
+from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, Guess, assembled, described, flat
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
+from gradscope.target.infer.making import as_batch, values_of
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.inputs.arrange import signature_of, unwrapped
@@ -27,7 +28,9 @@ LESSON_COST = 0.4
 MOST_GAIN, GAIN_BONUS = 20, 0.1
 """Layers more that a forward reached than before its last change, and what each takes off the cost."""
 GUESS_EVERY = 3
+"""Trials (count) of which one is a first guess, whatever has been learnt."""
 SHOWN_FAILURES = 3
+"""Failures that an error quotes."""
 
 
 @dataclass(order=True)

@@ -15,7 +15,8 @@ from gradscope.probe.seeding import sheltered
 from gradscope.target.infer.absence import IN_PLACE_OF_IDS
 from gradscope.target.infer.changes import Lesson, with_guess
 from gradscope.target.infer.first import guesses_for
-from gradscope.target.infer.guess import SEED, Candidate, Guess
+from gradscope.target.infer.guess import Candidate, Guess
+from gradscope.target.infer.making import SEED
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.roles import MASK, Hints
 from gradscope.target.infer.trial import Outcome

@@ -1,0 +1,82 @@
+"""How a guess becomes a tensor, and guesses a batch."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from gradscope.target.infer.guess import SHELLS, TYPES, Candidate, Guess
+
+Shape = tuple[int, ...]
+
+SEED = 20
+"""Of the numbers that are drawn: the same input has the same values in every run."""
+BOX = (1, 2, 30, 40)
+"""Left, top, right and bottom of a made-up box, in thousandths of a page."""
+
+
+def values_of(candidate: Candidate, batch_size: int) -> dict[str, Any]:
+    """Return the tensors and constants of a flat candidate; the global generator does not notice."""
+    return {name: make(guess, batch_size, name) for name, guess in candidate if guess.kind not in SHELLS}
+
+
+def make(guess: Guess, batch_size: int, name: str) -> Any:
+    """Return one input, the same for the same guess and name."""
+    if guess.kind == "constant":
+        return guess.value
+    generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
+    return MAKERS[guess.kind](guess, tuple(dim or batch_size for dim in guess.shape), generator)
+
+
+def _ids(guess: Guess, shape: Shape, generator: torch.Generator) -> torch.Tensor:
+    return _marked(torch.randint(guess.low, max(guess.high, guess.low + 1), shape, generator=generator), guess)
+
+
+def _typed(guess: Guess, shape: Shape, generator: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
+    if dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=dtype)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
+    "float": lambda guess, shape, generator: torch.randn(shape, generator=generator),
+    **{kind: partial(_typed, dtype=dtype) for kind, dtype in TYPES.items()},
+    "unit": lambda guess, shape, generator: torch.rand(shape, generator=generator),
+    "ids": _ids,
+    "marks": lambda guess, shape, generator: _marked(torch.zeros(shape, dtype=torch.int64), guess, flags=True),
+    "boxes": lambda guess, shape, generator: torch.tensor(BOX).expand(shape).clone(),
+    "patches": lambda guess, shape, generator: torch.randn(shape[0] * shape[1], *shape[2:], generator=generator),
+    "rows": lambda guess, shape, generator: torch.tensor([guess.value] * shape[0]),
+    "mask": lambda guess, shape, generator: torch.ones(shape, dtype=torch.int64),
+    "blank": lambda guess, shape, generator: torch.zeros(shape, dtype=torch.int64),
+    "starts": lambda guess, shape, generator: torch.arange(shape[0]),
+    "bools": lambda guess, shape, generator: torch.zeros(shape, dtype=torch.bool),
+    "trues": lambda guess, shape, generator: torch.ones(shape, dtype=torch.bool),
+    "lengths": lambda guess, shape, generator: torch.full(shape, guess.high),
+    "causal": lambda guess, shape, generator: torch.ones(shape).tril(),
+    "list": lambda guess, shape, generator: [torch.randn(shape[1:], generator=generator) for _ in range(shape[0])],
+    "id_list": lambda guess, shape, generator: list(_ids(guess, shape, generator)),
+}
+"""How each kind of guess becomes a value."""
+
+
+def _marked(ids: torch.Tensor, guess: Guess, *, flags: bool = False) -> torch.Tensor:
+    """Put the placeholder tokens (or flags where they stand) behind the first two tokens."""
+    for mark in guess.marks if not flags else ():
+        ids[ids == mark.token] = mark.token - 1 if mark.token else 1  # it stands nowhere else
+    start = 2
+    for mark in guess.marks:
+        ids[:, start : start + mark.count] = mark.flag if flags else mark.token
+        start += mark.count
+    return ids
+
+
+def as_batch(inputs: Mapping[str, Any], positional: tuple[str, ...]) -> Any:
+    """Return the inputs as a batch: by position as far as possible, because names may be positional only."""
+    if all(name in positional for name in inputs) and list(inputs) == list(positional[: len(inputs)]):
+        return tuple(inputs.values())
+    return dict(inputs)
