@@ -190,12 +190,12 @@ class Follower(OptimizerListener):
         if not self._wanted(self.number):
             if self._by_hand is not None:
                 self._left = traces(self.session.model)
-                calling.station(self._forward_by_hand)
+                calling.inform(self._forward_by_hand)
                 self._stack.callback(calling.dismiss, self._forward_by_hand)
             return
         with ExitStack() as stack:
             self.watch = stack.enter_context(self.session.step(self.number))
-            calling.station(self._forward)
+            calling.inform(self._forward)
             stack.callback(calling.dismiss, self._forward)
             optimizing.listen_closely(self)
             stack.callback(optimizing.forget_closely, self)

@@ -9,7 +9,7 @@ from gradscope.metrics.along import along_depth
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, slope_evidence, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting_loss
@@ -80,7 +80,6 @@ def _finding(
 ) -> Finding:
     fatal, fail, warn = limits
     place = depth_culprit(profile, lost)
-    slope = profile.decades_per_block
     severe = lasts >= fail and profile.num_blocks >= FEWEST_BLOCKS
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
@@ -98,10 +97,7 @@ def _finding(
         evidence={
             "decades": lost,
             "threshold_decades": -(fail if severe else warn),
-            "decades_per_block": slope.mean if slope else None,
-            "decades_per_block_low": slope.low if slope else None,
-            "decades_per_block_high": slope.high if slope else None,
-            "num_blocks": profile.num_blocks,
+            **slope_evidence(profile),
             "step": profile.step,
             "reaches_zero": profile.decades is None,
             "may_recover": severe and lasts < fatal,

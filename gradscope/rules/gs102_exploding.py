@@ -8,7 +8,7 @@ from gradscope.metrics.columns import middle
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, slope_evidence, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, levels_in_force, when
 from gradscope.rules.kind import Levels, Rule, RuleDoc
@@ -61,10 +61,7 @@ def _finding(
             "predicted_decades": predicted,
             "excess_decades": excess,
             "threshold_decades": fail if severe else warn,
-            "decades_per_block": slope.mean if slope else None,
-            "decades_per_block_low": slope.low if slope else None,
-            "decades_per_block_high": slope.high if slope else None,
-            "num_blocks": profile.num_blocks,
+            **slope_evidence(profile),
             "forward_ratio": middle(site.forward_ratio for site in facts.sites if site.on_stream),
             "step": profile.step,
         },

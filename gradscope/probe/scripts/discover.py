@@ -55,7 +55,7 @@ class Discovery(OptimizerListener):
 
     def start(self) -> None:
         """Begin to look."""
-        calling.station(self._noticed)
+        calling.inform(self._noticed)
         optimizing.listen(self)
 
     def rest(self) -> None:

@@ -98,7 +98,7 @@ class _Run:
         """Run the script."""
         exit_code, interrupted, failed = 0, False, False
         self.discovery.start()
-        calling.station(self._stop_if_enough)
+        calling.inform(self._stop_if_enough)
         try:
             with _as_main(self.argv):
                 _execute(self.argv)

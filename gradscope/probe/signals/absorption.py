@@ -18,6 +18,7 @@ from gradscope.probe.signals.layout import spread_alike
 from gradscope.probe.signals.observer import Addition, Observer, Place, Readings, StepContext
 
 MAX_ELEMENTS = 1024
+"""Elements looked at of one operand."""
 SITES_AT_ONCE = 128
 """So many operands are half a megabyte: what is worked on stays in the cache."""
 _PREDICTED = {"absorption_bf16": torch.bfloat16, "absorption_fp16": torch.float16}

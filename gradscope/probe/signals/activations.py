@@ -20,11 +20,11 @@ from gradscope.probe.signals.layout import Layout, thinned
 from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext
 
 SATURATED_SHARE = 0.02
-"""Derivative, as a share of its maximum, below which a value counts as saturated (docs/calibration.md)."""
+"""Derivative, as a share of its maximum, below which a value counts as saturated: judgement, a fiftieth."""
 MIN_VALUES_PER_UNIT = 8
 """With n values a healthy unit is off for all of them with probability 2^-n: 0.4 % at 8."""
-MAX_VALUES_PER_UNIT = 2048
-MAX_ELEMENTS = 32768
+MAX_VALUES_PER_UNIT, MAX_ELEMENTS = 2048, 32768
+"""Values looked at of one unit, and of one layer where only their share counts."""
 MANY_POSITIONS = 32
 """From here on a reduction along positions runs at the speed of vectors."""
 

@@ -36,6 +36,7 @@ FEWEST_COTANGENTS = 8
 MAX_SAMPLES = 8
 """Samples in the sub-batch, where the batch holds four times as many; see ``sub_batch_size``."""
 _BATCH_SHARE = 4
+"""Part of the batch, 1 in so many samples, that the sub-batch may be: it bounds the cost of the extra passes."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 from gradscope.probe.signals.observer import CallKey, Observer
 
 MAX_ROWS = 4096
+"""Rows looked at of what is handed to a loss."""
 SUM_TOLERANCE = 1e-2
 """How far a row of probabilities in half precision may be from summing to one."""
 MIN_VALUES = 12

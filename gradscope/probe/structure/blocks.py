@@ -13,7 +13,9 @@ from gradscope.probe.structure.places import Places, ancestry
 from gradscope.probe.watching.calls import Call
 
 DIGITS = re.compile(r"\d+")
+"""What tells the names of repeated modules apart."""
 _WORK = frozenset({Effect.PROJECT, Effect.ATTEND, Effect.RECUR, Effect.OPAQUE})
+"""What makes a module more than a norm, an activation or a change of shape."""
 
 
 @dataclass(slots=True)

@@ -63,6 +63,7 @@ _BUDGET_PER_NODE = 4
 """Operations looked at on branches, per operation of the graph. Networks need 1 to 3, since branches hardly overlap;
 a loop that compares each step with the first would need as many as it has steps."""
 _LEAST_BUDGET = 20_000
+"""Operations that may be looked at in any graph: small ones are searched in full."""
 LONGEST_ONCE_SPENT = 300
 """Once that is spent, no branch longer than this is followed."""
 _TELLING = 16
@@ -216,7 +217,9 @@ def find_residuals(
 
 
 _ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "IndexPut", "IndexPutImpl", "ScatterAdd", "ScatterReduce"})
+"""Sums into some elements of a tensor: the other term has the shape of these."""
 _OF_STACKS = frozenset({"Mean", "Sum"})
+"""Sums along the axis on which the terms were stacked."""
 
 
 def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:

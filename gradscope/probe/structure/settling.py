@@ -33,7 +33,9 @@ def settled(graph: Graph, sites: list[Site], chain: set[int]) -> list[Tensor]:
 
 
 _SETTLING = frozenset({Effect.HAND_ON, Effect.NORM, Effect.BEND, Effect.SCALE, Effect.REDUCE, Effect.ADD})
+"""What may lie between a sum and the output of its block: no work on the stream."""
 _MAX_SETTLING = 16
+"""Operations between the two, at most."""
 
 
 def _path(graph: Graph, start: Tensor, end: Tensor, chain: set[int]) -> list[str] | None:

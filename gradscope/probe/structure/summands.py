@@ -84,6 +84,7 @@ _WITH_WEIGHT = 3
 _WITH_FACTORS = 3
 """Tensors of addcmul and addmm: what is added to, and two that are multiplied."""
 _MATRIX_SUMS = ("addmm", "baddbmm", "addbmm", "addmv")
+"""Sums of a tensor and a product of matrices."""
 
 
 def as_added(

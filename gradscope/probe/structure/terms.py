@@ -178,6 +178,7 @@ def adder_of(graph: Graph, node: int) -> int:
 
 
 _OF_STACKS = frozenset({"Sum", "Mean"})
+"""Sums along the axis on which the terms were stacked."""
 
 
 def _wrapped(dim: int, rank: int) -> int:

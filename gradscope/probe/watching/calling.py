@@ -39,7 +39,7 @@ _sentinels: tuple[Callable[[nn.Module], None], ...] = ()
 _original_call: Callable[..., Any] = nn.Module.__call__
 
 
-def station(sentinel: Callable[[nn.Module], None]) -> None:
+def inform(sentinel: Callable[[nn.Module], None]) -> None:
     """Have a function told of every module that is about to be called, before any onlooker is."""
     global _sentinels  # noqa: PLW0603 - the class of all modules is global state as well
     _install()
@@ -101,6 +101,7 @@ def _uninstall() -> None:
 
 
 _STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
+"""`nn.Module.__call__` as torch has it, that nobody has wrapped."""
 
 
 def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:

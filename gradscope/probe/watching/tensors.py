@@ -11,9 +11,11 @@ from torch import nn
 from torch.autograd.graph import Node, get_gradient_edge
 
 _MAX_NESTING = 6
+"""Levels of lists, dicts and objects in which tensors are looked for."""
 _MOST_SHAPES = 4
 """Tensors of a batch that one line of a report has room for."""
 _PLAIN = (str, bytes, int, float, bool, complex, type(None), nn.Module, torch.dtype, torch.device)
+"""What holds no tensor that went in or came out."""
 
 
 class Edge(NamedTuple):

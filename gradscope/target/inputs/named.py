@@ -46,6 +46,7 @@ LOADER_NAMES = ("train_dataloader", "get_dataloader", "get_train_loader", "get_l
 SPLIT_NAMES = ("split", "mode", "which", "phase", "subset")
 BATCH_SIZE_NAMES = ("batch_size", "bs", "n", "num_samples")
 BATCH_SIZE = 8
+"""Samples asked for where a function takes their number."""
 
 
 def in_namespace(namespace: Mapping[str, Any], where: str, folder: Path | None) -> Offer | None:

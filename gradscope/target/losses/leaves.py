@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 MOST_NESTING = 8
+"""Levels of lists, dicts and objects in which tensors are looked for."""
 
 
 def named_tensors(output: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
