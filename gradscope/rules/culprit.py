@@ -52,17 +52,6 @@ def finding_at(
     return Finding(code, severity, module, message, advice, evidence, call, file, line)
 
 
-def slope_evidence(profile: DepthProfile) -> dict[str, Value]:
-    """Return the mean slope in decades per block, its 95 % interval, and the number of blocks it is taken over."""
-    slope = profile.decades_per_block
-    return {
-        "decades_per_block": slope.mean if slope else None,
-        "decades_per_block_low": slope.low if slope else None,
-        "decades_per_block_high": slope.high if slope else None,
-        "num_blocks": profile.num_blocks,
-    }
-
-
 def station_module(station: Station) -> str:
     """Return the name to print for a station: its module, or its block where the module is the whole model."""
     return station.module or station.block or station.name

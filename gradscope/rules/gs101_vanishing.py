@@ -9,25 +9,15 @@ from gradscope.metrics.along import along_depth
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, slope_evidence, station_label, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting_loss
 from gradscope.rules.numbers import count, factor, signed
-
-ZERO_START_DECADES = 3.5
-"""Decades (log10) already lost before the gradient becomes exactly zero, to call that zero an end of vanishing. Below
-it, the zero has another cause (a dead layer: GS105). Same level as the error."""
-
-
-FEWEST_BLOCKS = 3
-"""Blocks (count) over which a change is one of depth and can be an error; over one or two it is that of a single place,
-often of a norm over a handful of values, and warns."""
-
+from gradscope.rules.with_depth import FEWEST_BLOCKS, levels_in_force, lost_decades, slope_evidence, when
 
 DEEPENING_DECADES = 1.0
 """Decades (log10) by which the steps must have added to a loss to call it growing: a tenth of what arrived at first."""
-
 
 RECOVERS = " An optimizer that rescales every tensor may still train it: about half of such networks did."
 """What is added where the level of an error is reached, but not that from which next to no network trains."""
@@ -55,24 +45,6 @@ def _collapsed(facts: Facts) -> bool:
     """Whether the tokens have become alike: among such Transformers the lower level already separates."""
     cosine = facts.last_cosine("token_cosine")
     return cosine is not None and cosine >= levels.FAIL_TOKEN_COSINE.value
-
-
-def levels_in_force(facts: Facts, thresholds: Levels) -> tuple[float, float]:
-    """Return the error and warning levels in decades for the optimizer that was used."""
-    if facts.rescales_gradients:
-        return thresholds["decades"], thresholds["warn_decades"]
-    return thresholds["sgd_decades"], thresholds["sgd_warn_decades"]
-
-
-def lost_decades(profile: DepthProfile) -> float | None:
-    """Return D; where the gradient underflows to zero on the way, the decades down to its last non-zero station."""
-    if profile.decades is not None:
-        return profile.decades
-    lowest = profile.lost_below
-    if lowest is None:
-        return None
-    decades = profile.gradient_decades[lowest]
-    return decades if decades is not None and decades <= -ZERO_START_DECADES else None
 
 
 def _finding(
@@ -127,11 +99,6 @@ def _share(place: Place, profile: DepthProfile) -> str:
     if slope is None or not math.isfinite(slope.mean):
         return ""
     return f", {signed(slope.mean)} decades per block over {count(profile.num_blocks, 'block')}"
-
-
-def when(profile: DepthProfile) -> str:
-    """Write at which step a profile was taken, "" for initialisation."""
-    return f" after {count(profile.step, 'step')}" if profile.step else ""
 
 
 def _advice(facts: Facts, place: Place) -> str:

@@ -8,12 +8,12 @@ from gradscope.metrics.columns import middle
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, slope_evidence, station_label, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
-from gradscope.rules.gs101_vanishing import FEWEST_BLOCKS, levels_in_force, when
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting_growth
 from gradscope.rules.numbers import count, factor, signed
+from gradscope.rules.with_depth import FEWEST_BLOCKS, levels_in_force, slope_evidence, when
 
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:

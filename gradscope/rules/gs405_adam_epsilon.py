@@ -9,8 +9,8 @@ from gradscope.metrics.weights import ADAM_EPSILON, Parameter, adam_damping, rms
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding
-from gradscope.rules.gs101_vanishing import lost_decades
 from gradscope.rules.kind import Levels, Rule, RuleDoc
+from gradscope.rules.with_depth import lost_decades
 
 STARVED = ("query", "key")
 """Roles whose small gradients GS305 names with their cause."""
