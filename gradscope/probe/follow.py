@@ -231,7 +231,7 @@ class Follower(OptimizerListener):
         self._look_closer(watch, updates, outcome)
 
     def _look_closer(self, watch: StepWatch, updates: Updates, outcome: Outcome) -> None:
-        """Tell, once, where a step became non-finite; and of the first step where its gradients were cut."""
+        """Tell where a step became non-finite (once), was cut off or became zero, and what an earlier step left behind."""
         tables, model = self.session.tables, self.session.model
         if not outcome.finite and not self._skipped and not self._went_wrong:
             self._went_wrong = True

@@ -57,8 +57,15 @@ def analyse(
     signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
     if previous is not None and previous.skeleton is None and previous.signature == signature:
         return renewed_in_full(previous, graph, recorder)
-    ends = graph.ends = [graph.index[loss] for loss in losses]
-    dominators = Dominators(graph, ends)
+    graph.ends = [graph.index[loss] for loss in losses]
+    structure = _analysed(graph, recorder, model, signature)
+    remember(structure, graph, skeleton, hides=bool(notes.splices))
+    return structure
+
+
+def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signature: int) -> Structure:
+    """Analyse a graph whose losses are known, from its residual sites to what is listened to."""
+    dominators = Dominators(graph, graph.ends)
     places = Places(graph, recorder.spans)
     found, gave_up = find_residuals(graph, recorder, places)
     factors = recorder.notes.factors
@@ -72,7 +79,7 @@ def analyse(
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
         for site in sites
     ]
-    structure = Structure(
+    return Structure(
         sites=sites,
         stations=stations,
         roles=roles_of(graph, model),
@@ -82,8 +89,6 @@ def analyse(
         plans=plans,
         graph=graph,
     )
-    remember(structure, graph, skeleton, hides=bool(notes.splices))
-    return structure
 
 
 def attach(structure: Structure, rows: Rows) -> Flows:
