@@ -231,7 +231,7 @@ class Follower(OptimizerListener):
         self._look_closer(watch, updates, outcome)
 
     def _look_closer(self, watch: StepWatch, updates: Updates, outcome: Outcome) -> None:
-        """Tell where a step became non-finite (once), was cut off or became zero, and what an earlier step left behind."""
+        """Tell where a step became non-finite (once), zero or was cut off, and what an earlier step has left."""
         tables, model = self.session.tables, self.session.model
         if not outcome.finite and not self._skipped and not self._went_wrong:
             self._went_wrong = True
