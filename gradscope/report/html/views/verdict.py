@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gradscope.metrics.facts import Facts
 from gradscope.report.html.wording import MINUS, change, compared, cosine, count, number, percent
@@ -32,10 +33,36 @@ def gravest(diagnosis: Diagnosis) -> Finding | None:
     return next((finding for finding in diagnosis.findings if finding.severity != "info"), None)
 
 
+Written = tuple[str, str, str, Callable[[Any], str]]
+"""A headline metric, its name on the page, its glossary word, and how its value is written."""
+
+_SIZES: tuple[Written, ...] = (
+    ("num_blocks", "Blocks", "", number),
+    ("num_residual_additions", "Residual additions", "residual addition", number),
+    ("jacobian_anisotropy", "Jacobian anisotropy", "Jacobian anisotropy", number),
+    ("forward_ratio", "Branch ÷ stream, typical", "forward ratio", number),
+    ("update_to_weight", "Update ÷ weight, typical", "update-to-weight ratio", number),
+    ("token_cosine", "Tokens alike (cosine)", "token cosine", cosine),
+    ("sample_cosine", "Samples alike (cosine)", "sample cosine", cosine),
+)
+"""What is told behind the decades."""
+_SHARES: tuple[Written, ...] = (
+    ("dead_fraction", "Dead units, worst module", "dead unit", percent),
+    ("saturated_fraction", "Saturated units, worst module", "saturated", percent),
+)
+"""What is told behind the balance of attention."""
+
+
+def _written(metrics: Mapping[str, float | int | None], rows: Sequence[Written]) -> list[Fact]:
+    return [
+        Fact(words, write(value), term) for name, words, term, write in rows if (value := metrics.get(name)) is not None
+    ]
+
+
 def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
     """List the headline numbers that were measured, in words."""
     metrics = diagnosis.metrics
-    found = []
+    found: list[Fact] = []
     decades, later = metrics.get("decades"), metrics.get("later_decades")
     if decades is not None:
         ends = [float(decades)] if later is None else [float(decades), float(later)]
@@ -49,34 +76,11 @@ def headline_facts(facts: Facts, diagnosis: Diagnosis) -> list[Fact]:
         found.append(Fact(f"95 % over {metrics['num_seeds']} seeds", f"{spread} decades", "decade"))
     if metrics.get("predicted_decades") is not None:
         found.append(Fact("Expected for this design", f"{number(metrics['predicted_decades'])} decades", "expected"))
-    sizes = (("num_blocks", "Blocks", ""), ("num_residual_additions", "Residual additions", "residual addition"))
-    ratios = (
-        ("jacobian_anisotropy", "Jacobian anisotropy", "Jacobian anisotropy"),
-        ("forward_ratio", "Branch ÷ stream, typical", "forward ratio"),
-        ("update_to_weight", "Update ÷ weight, typical", "update-to-weight ratio"),
-    )
-    found += [
-        Fact(words, number(value), term)
-        for name, words, term in (*sizes, *ratios)
-        if (value := metrics.get(name)) is not None
-    ]
-    for name, words, term in (
-        ("token_cosine", "Tokens alike (cosine)", "token cosine"),
-        ("sample_cosine", "Samples alike (cosine)", "sample cosine"),
-    ):
-        value = metrics.get(name)
-        if value is not None:
-            found.append(Fact(words, cosine(float(value)), term))
+    found += _written(metrics, _SIZES)
     balance = metrics.get("query_key_to_value_log10")
     if balance is not None:
         found.append(Fact("Query/key against value gradient", change(float(balance))))
-    for name, words, term in (
-        ("dead_fraction", "Dead units, worst module", "dead unit"),
-        ("saturated_fraction", "Saturated units, worst module", "saturated"),
-    ):
-        value = metrics.get(name)
-        if value is not None:
-            found.append(Fact(words, percent(float(value)), term))
+    found += _written(metrics, _SHARES)
     losses = [(step, facts.losses[step]) for step in facts.steps if facts.losses.get(step) is not None]
     if losses:
         (first, start), (last, end) = losses[0], losses[-1]
