@@ -46,7 +46,7 @@ class Evidence:
         self.cuts_off: list[Cut] = []
         """The same, in front of losses that no gradient reaches the model from."""
         self.left_over: list[Handle | None] | None = None
-        """Norms of some gradients that were there before the step's first backward pass; None before that."""
+        """Norms of some gradients that the step's first backward pass added to; None where none did yet."""
         self._model = model
         self._tracker = tracker
         self._rows = rows
@@ -81,7 +81,7 @@ class Evidence:
     def before_backward(self, backward: Backward) -> None:
         """See the step's own backward pass begin, with its graph still whole."""
         self._modes.rest()
-        if self.left_over is None:
+        if self.left_over is None and backward.accumulates:
             grads = sorted((p.grad for p in self._model.parameters() if p.grad is not None), key=torch.Tensor.numel)
             self.left_over = self._rows.norms(grads[:_LOOKED_AT])
         self.loss.outputs.keep_gradients = backward.retains

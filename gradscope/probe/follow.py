@@ -13,6 +13,7 @@ from gradscope.probe.attach import StepWatch
 from gradscope.probe.closer import note_births_of_loop, note_zeros_of_loop, write_cuts
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.watching import calling, optimizing
+from gradscope.probe.watching.alive import held_by, optimizers_of, parameter_ids
 from gradscope.probe.watching.optimizers import learning_rate
 from gradscope.probe.watching.optimizing import OptimizerListener
 from gradscope.probe.watching.parameters import traces
@@ -238,7 +239,7 @@ class Follower(OptimizerListener):
             changed = updates if self._stepped else None
             note_births_of_loop(tables, self.number, model, watch, outcome.in_loss, changed)
         elif outcome.starved and watch.evidence is not None:
-            starved = set(outcome.starved)
+            starved = self._meant_to_learn(outcome.starved)
             known = watch.evidence.cuts if watch.touched else watch.evidence.cuts_off
             cuts = [replace(cut, parameters=[p for p in cut.parameters if p in starved]) for cut in known]
             write_cuts(tables, self.number, [cut for cut in cuts if cut.parameters])
@@ -248,11 +249,17 @@ class Follower(OptimizerListener):
             detail = "gradients of an earlier step"
             tables.add("events", step=self.number, kind="kept", module="", call=0, detail=detail)
 
+    def _meant_to_learn(self, names: list[str]) -> set[str]:
+        """Leave out parameters that no optimizer holds, where others are held: a target network, a frozen encoder."""
+        model = self.session.model
+        held = {key for optimizer in optimizers_of(model) for key in held_by(optimizer)} if self.optimizers else set()
+        idle = {name for name, p in model.named_parameters() if held and id(p) not in held}
+        return set(names) - idle
+
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         known = self._owned.get(id(optimizer))
         if known is None:
-            parameters = {id(parameter) for parameter in self.session.model.parameters()}
-            known = any(id(p) in parameters for group in optimizer.param_groups for p in group["params"])
+            known = bool(parameter_ids(self.session.model) & held_by(optimizer))
             self._owned[id(optimizer)] = known
         return known
 

@@ -19,7 +19,7 @@ class Listing:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         kind = type(model)
-        # A wrapper (FSDP) may tell names of its own.
+        # A wrapper (FSDP) may tell names of its own; TorchScript keeps parameters elsewhere.
         self._told = (
             kind.named_parameters is not nn.Module.named_parameters or kind.named_modules is not nn.Module.named_modules
         )
@@ -42,6 +42,9 @@ class Listing:
                 continue
             known.add(id(module))
             owner = module._parameters
+            if not isinstance(owner, dict):  # a scripted module's are looked up in C++
+                self._told = True
+                return
             for name, parameter in owner.items():
                 if parameter is not None and id(parameter) not in known:
                     known.add(id(parameter))

@@ -127,8 +127,9 @@ The optimizer skips parameters without a gradient in silence. The part above the
 so the run looks healthy while the encoder stays random for ever.""",
     false_positives="""
 Frozen parameters, experts that received no token and modules that were not called are not reported here (GS603 lists
-them for information); neither is a head whose output the loss does not use. A stop-gradient on purpose (target
-networks, BYOL) should be said to PyTorch: set `requires_grad_(False)`.""",
+them for information); neither is a head whose output the loss does not use, nor, in a loop of one's own, what no
+optimizer holds. Elsewhere a stop-gradient on purpose (target networks, BYOL) should be said to PyTorch: set
+`requires_grad_(False)`.""",
     example="""
 ```python
 z = self.encoder(x)

@@ -42,7 +42,7 @@ PyTorch adds to `.grad`. Without `zero_grad()` each step is taken with the sum o
 fade, the steps grow, and training circles around what it looks for. Nothing else in the report looks wrong.""",
     false_positives="""
 Gradient accumulation is not meant: there the gradients are cleared after each optimizer step, and it is the passes in
-between that add up.""",
+between that add up. Nor are gradients of `autograd.grad` that the loop puts into `.grad`: they add to nothing.""",
     example="""
 ```python
 for x, y in loader:

@@ -21,9 +21,9 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
         return []
     places = covering_modules(facts, [p.name for p in idle])
     uncalled = sum(not facts.was_called(p.module) for p in idle)
-    why = "their modules were not called" if uncalled == len(idle) else "the loss does not depend on them"
+    why = "their modules were not called" if uncalled == len(idle) else "no gradient leads from the loss to them"
     if 0 < uncalled < len(idle):
-        why = "they were not called, or the loss does not depend on them"
+        why = "they were not called, or no gradient leads from the loss to them"
     return [
         finding_at(
             facts,

@@ -117,3 +117,17 @@ def test_two_optimizers_that_each_clear_their_own() -> None:
                 (sign * both(torch.randn(6, 4)).square().mean()).backward()
                 optimizers[name].step()
     assert "GS503" not in [finding.code for finding in diagnose(scope.recording).findings]
+
+
+def test_gradients_that_are_replaced_and_not_added_to() -> None:
+    """`autograd.grad` adds to nothing: what `.grad` held before the pass is overwritten by the loop itself."""
+
+    def replaced(
+        model: nn.Module, optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor], step: int
+    ) -> None:
+        parameters = list(model.parameters())
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss(), parameters), strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    assert "GS503" not in findings(replaced)

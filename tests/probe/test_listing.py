@@ -1,6 +1,9 @@
 """Parameters listed by our own walk are those that the model lists itself."""
 
+import warnings
+
 import pytest
+import torch
 from torch import nn
 
 from gradscope.probe.listing import Listing, buffers, named_modules, named_parameters
@@ -15,6 +18,12 @@ def _shared() -> nn.Module:
     return model
 
 
+def _scripted(model: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return torch.jit.script(model)
+
+
 class Renamed(nn.Linear):
     def named_parameters(self, *args, **kwargs):
         return ((f"flat.{name}", parameter) for name, parameter in super().named_parameters(*args, **kwargs))
@@ -25,6 +34,8 @@ class Renamed(nn.Linear):
     lambda: Renamed(2, 2), lambda: nn.TransformerEncoderLayer(8, 2), lambda: nn.LSTM(3, 4, num_layers=2),
     lambda: nn.ParameterDict({"a": nn.Parameter(nn.Linear(1, 1).weight), "b": None}),
     lambda: nn.utils.parametrizations.orthogonal(nn.Linear(3, 3)),
+    lambda: _scripted(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))),
+    lambda: nn.Sequential(nn.Linear(2, 2), _scripted(nn.Sequential(nn.Linear(2, 2), nn.ReLU())), nn.Linear(2, 2)),
 ])  # fmt: skip
 def test_order_names_and_objects_agree_with_torch(make) -> None:
     model = make()

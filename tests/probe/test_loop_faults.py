@@ -275,3 +275,54 @@ def test_each_parameter_is_given_to_the_nearest_place_where_its_gradient_becomes
     recording = gradscope.inspect(Twice(), torch.randn(6, 4), lambda out, _: out.square().mean()).recording
     found = {event["op"]: event["detail"].rpartition(": ")[2] for event in events(recording, "zero")}
     assert found == {"round": "a.weight, a.bias", "sign": "b.weight, b.bias"}
+
+
+class Learner(nn.Module):
+    """A network that learns from a second one, which no optimizer holds and which runs without gradients."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.online, self.target = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        with torch.no_grad():
+            wanted = self.target(x)
+        return self.online(x) - wanted
+
+
+@pytest.mark.parametrize(("held", "codes"), [("online", set()), ("", {"GS106"})])
+def test_a_part_that_no_optimizer_holds_is_not_meant_to_learn(held, codes):
+    model = Learner()
+    optimizer = torch.optim.SGD(model.get_submodule(held).parameters(), lr=0.01)
+    with watch(model, every=1) as scope:
+        for x in batches(4):
+            optimizer.zero_grad()
+            squared(model, x).backward()
+            optimizer.step()
+    found = {finding.code for finding in diagnose(scope.recording).findings}
+    assert found & {"GS106"} == codes
+
+
+def test_a_buffer_that_turns_to_nan_is_dated_by_the_step_before_which_it_did():
+    class Spoilt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.layer = nn.Linear(4, 4)
+            self.register_buffer("scale", torch.ones(4))
+
+        def forward(self, x):
+            return self.layer(x) * self.scale
+
+    model = Spoilt()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with watch(model, every=1) as scope:
+        for step, x in enumerate(batches(4)):
+            if step == 2:  # between two steps, as a broken update of statistics would
+                model.scale[1] = float("nan")
+            optimizer.zero_grad()
+            squared(model, x).backward()
+            optimizer.step()
+    (told,) = [finding for finding in diagnose(scope.recording).findings if finding.code == "GS104"]
+    assert "before step 2" in told.message

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
 
 import torch
 from torch import nn
@@ -18,10 +16,9 @@ from gradscope.probe.follow import Follower
 from gradscope.probe.session import Session
 from gradscope.probe.settings import Level
 from gradscope.probe.watching import calling, optimizing
+from gradscope.probe.watching.alive import alive, held_by, optimizers_of, parameter_ids
 from gradscope.probe.watching.optimizing import OptimizerListener
 from gradscope.probe.watching.source import is_user_file
-
-_T = TypeVar("_T")
 
 
 class Discovery(OptimizerListener):
@@ -99,7 +96,7 @@ class Discovery(OptimizerListener):
         if not any(parameter.requires_grad for parameter in module.parameters()):
             self._learn(module)  # a criterion, or a frozen teacher
             return
-        if self._all_have_optimizers() and not any(_optimizers_of(module)):
+        if self._all_have_optimizers() and not any(optimizers_of(module)):
             _hold(self._idle, module)  # an average or a copy of the weights
             return
         self._follow(module)
@@ -138,7 +135,7 @@ class Discovery(OptimizerListener):
         """Let go of models that were called but that nothing trains, as a target network."""
         for name, follower in list(self.followers.items()):
             model = follower.session.model
-            if not (follower.number or follower.touched or any(_optimizers_of(model))):
+            if not (follower.number or follower.touched or any(optimizers_of(model))):
                 follower.stop()
                 del self.followers[name]
                 for module in model.modules():
@@ -172,15 +169,15 @@ def _holds(modules: dict[int, weakref.ref[nn.Module]], module: nn.Module) -> boo
 
 def model_around(module: nn.Module) -> nn.Module:
     """Return the model that a called module belongs to."""
-    needed = {id(p) for optimizer in _optimizers_of(module) for g in optimizer.param_groups for p in g["params"]}
-    missing = needed - _parameter_ids(module)
+    needed = {key for optimizer in optimizers_of(module) for key in held_by(optimizer)}
+    missing = needed - parameter_ids(module)
     if not missing:
         return module
-    holders = [other for other in _alive(nn.Module) if _is_ordinary(other)]
-    around = [m for m in holders if needed <= _parameter_ids(m) and any(child is module for child in m.modules())]
+    holders = [other for other in alive(nn.Module) if _is_ordinary(other)]
+    around = [m for m in holders if needed <= parameter_ids(m) and any(child is module for child in m.modules())]
     if around:
         return min(around, key=lambda m: sum(1 for _ in m.modules()))
-    return _together(module, [m for m in holders if set() < _parameter_ids(m) <= missing])
+    return _together(module, [m for m in holders if set() < parameter_ids(m) <= missing])
 
 
 def name_of(model: nn.Module) -> str:
@@ -214,21 +211,5 @@ def _together(module: nn.Module, others: list[nn.Module]) -> nn.Module:
     return joint
 
 
-def _optimizers_of(module: nn.Module) -> Iterator[torch.optim.Optimizer]:
-    parameters = _parameter_ids(module)
-    for optimizer in _alive(torch.optim.Optimizer):
-        if any(id(p) in parameters for group in optimizer.param_groups for p in group["params"]):
-            yield optimizer
-
-
-def _alive(kind: type[_T]) -> list[_T]:
-    # By type, not isinstance: asking a lazy proxy for its class would make it load what it stands for.
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
-
-
 def _is_ordinary(module: nn.Module) -> bool:
     return "_parameters" in vars(module) and "_modules" in vars(module)
-
-
-def _parameter_ids(module: nn.Module) -> set[int]:
-    return {id(parameter) for parameter in module.parameters()}
