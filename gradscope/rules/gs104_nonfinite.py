@@ -88,7 +88,8 @@ def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | Non
     loss = " The loss is not finite." if bad_loss is not None else unseen
     if birth.op in ("parameter", "buffer"):
         what = "weights" if birth.op == "parameter" else "buffers"
-        by = _when_updated(facts, birth) if birth.made_by_update else f"before step {birth.step}" if birth.step else "before the first step"
+        before = f"before step {birth.step}" if birth.step else "before the first step"
+        by = _when_updated(facts, birth) if birth.made_by_update else before
         return f"The {what} of {place} are not finite {by} ({birth.detail or 'no detail'}).{loss}"
     verb = {"forward": "the forward pass", "backward": "the backward pass"}[birth.direction]
     lands = f"; it lands in the gradients of {count(len(hit), 'parameter')} ({listed(hit)})" if hit else ""
