@@ -104,11 +104,17 @@ _STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
 """`nn.Module.__call__` as torch has it, that nobody has wrapped."""
 
 
+def _inform(module: nn.Module) -> None:
+    with torch._C.DisableTorchFunction():  # what they ask of parameters is no business of a mode of the user's
+        for sentinel in _sentinels:
+            sentinel(module)
+
+
 def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    if torch._C._get_tracing_state() is not None:  # `torch.jit.trace` would record what we ask of tensors
+        return _original_call(self, *args, **kwargs)
     if _sentinels:
-        with torch._C.DisableTorchFunction():  # what they ask of parameters is no business of a mode of the user's
-            for sentinel in _sentinels:
-                sentinel(self)
+        _inform(self)
     if not _active:
         return _original_call(self, *args, **kwargs)
     opened: list[tuple[Onlooker, Any]] = []

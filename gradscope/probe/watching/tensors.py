@@ -91,8 +91,8 @@ def edge_of(tensor: torch.Tensor) -> Edge:
 
 
 def inside_transform() -> bool:
-    """Tell whether a functorch transform (vmap, grad, jvp) runs: values inside must not be read."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    """Tell whether a functorch transform (vmap, grad, jvp) or `torch.jit.trace` runs: values must not be read."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch._C._get_tracing_state() is not None
 
 
 def num_elements(tensor: torch.Tensor) -> int:
