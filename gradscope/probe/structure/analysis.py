@@ -46,7 +46,9 @@ def analyse(
     losses = [root.grad_fn for root in roots if root.grad_fn is not None]
     returned = [edge.node for call in recorder.calls.calls for edge in call.outputs]
     skeleton = skeleton_of([*losses, *returned])
-    if previous is not None and previous.skeleton == skeleton.signature:
+    # Equal blocks make equal graphs, whichever of them a step runs: the same calls have to be in it as well.
+    again = previous is not None and previous.calls <= {(call.module, call.call) for call in recorder.calls.calls}
+    if previous is not None and again and previous.skeleton == skeleton.signature:
         return renewed(previous, skeleton, recorder)
     if previous is not None:
         previous.num_repeated = None
@@ -55,7 +57,7 @@ def analyse(
     notes = recorder.notes
     graph = walk([*losses, *returned], notes.hidden, notes.splices, notes.in_views)
     signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
-    if previous is not None and previous.skeleton is None and previous.signature == signature:
+    if previous is not None and again and previous.skeleton is None and previous.signature == signature:
         return renewed_in_full(previous, graph, recorder)
     graph.ends = [graph.index[loss] for loss in losses]
     structure = _analysed(graph, recorder, model, signature)

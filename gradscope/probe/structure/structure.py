@@ -55,6 +55,12 @@ class Structure:
         return frozenset(site.key for site in self.sites if site.key is not None)
 
     @property
+    def calls(self) -> set[tuple[str, int]]:
+        """The calls, by module and number, that the sites and the stream belong to."""
+        places: list[Site | Station] = [*self.sites, *self.stations]
+        return {(place.call.module, place.call.call) for place in places if place.call is not None}
+
+    @property
     def num_residual(self) -> int:
         """Number of residual additions one forward executes."""
         return sum(site.counted for site in self.sites)
