@@ -20,7 +20,7 @@ def _shared() -> nn.Module:
 
 def _scripted(model: nn.Module) -> nn.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", ".*torch.jit.* is deprecated")
         return torch.jit.script(model)
 
 

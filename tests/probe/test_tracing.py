@@ -14,7 +14,7 @@ from gradscope.probe.watch import watch
 
 def operations(model: nn.Module, x: Tensor) -> list[str]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of torch.jit; a TracerWarning is still an error
+        warnings.filterwarnings("ignore", ".*torch.jit.* is deprecated")  # a TracerWarning is still an error
         traced: Any = torch.jit.trace(model, x)
     return [node.kind() for node in traced.inlined_graph.nodes()]
 
