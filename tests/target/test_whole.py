@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.target import load
+from gradscope.target import from_module, load
 from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.infer.documented import UNTOLD, documented
-from gradscope.target.infer.guess import BATCH, Guess, Mark
+from gradscope.target.infer.guess import BATCH, Guess, Mark, is_sane
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
@@ -163,3 +163,27 @@ def test_tokens_that_a_model_asks_for_are_named():
     config = Bare()
     name_missing_tokens(config, Asking)
     assert config.start_of_picture_token_id > 100
+
+
+def test_sizes_that_failures_teach_are_bounded_when_inputs_are_filled() -> None:
+    """A lesson may be a size that no machine holds (millions along three axes): it is left out like any other."""
+    assert not is_sane((("pixels", Guess("float", (0, 1, 4_498_824, 4_498_824, 4_498_824))),))
+    assert is_sane((("pixels", Guess("float", (0, 3, 64, 64))),))
+
+
+def test_an_input_that_silences_the_loss_is_not_filled() -> None:
+    """`extra` frees a parameter and makes the loss exactly zero: no good trade."""
+
+    class Gated(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.other = nn.Linear(8, 4), nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor, extra: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+            y = self.layer(x)
+            if extra is None:
+                return {"loss": y.square().mean(), "y": y}
+            y = y + self.other(extra)
+            return {"loss": y.square().mean() * 0.0, "y": y}
+
+    assert len(next(iter(from_module(Gated()).batches))) == 1

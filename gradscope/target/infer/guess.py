@@ -5,6 +5,7 @@ Shape legend: a dimension of 0 stands for the batch size, which is settled last.
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,10 @@ TYPES = {
     "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16, "complex": torch.complex64
 }  # fmt: skip
 """Kinds of normally distributed numbers of another type than the usual one."""
+
+
+MOST_NUMBERS = 2**26
+"""Numbers in one input of a trial: 256 MB. What failures teach can lead to sizes that no machine holds."""
 
 
 @dataclass(frozen=True)
@@ -133,3 +138,11 @@ def described(candidate: Candidate, batch_size: int) -> str:
         elif not any(name.startswith(f"{shell}.") for shell in told):
             told[name] = guess.describe(batch_size)
     return ", ".join(f"{name} = {words}" for name, words in told.items()) or "no inputs"
+
+
+def is_sane(candidate: Candidate) -> bool:
+    """Whether every input is of a size that a trial may have."""
+    return all(
+        all(dim >= 0 for dim in guess.shape) and math.prod(dim or TRIAL_BATCH for dim in guess.shape) <= MOST_NUMBERS
+        for _, guess in candidate
+    )

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
-from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, Guess, assembled, described, flat
+from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, assembled, described, flat, is_sane
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.making import as_batch, values_of
@@ -83,7 +82,7 @@ class Trials:
         """Queue a candidate that was not tried before, nor queued for less."""
         entry.candidate = flat(entry.candidate)
         is_new = entry.cost < self._seen.get(entry.candidate, math.inf)
-        if is_new and all(_is_sane(guess) for _, guess in entry.candidate):
+        if is_new and is_sane(entry.candidate):
             self._seen[entry.candidate] = entry.cost
             heapq.heappush(queue, entry)
 
@@ -147,11 +146,3 @@ class Trials:
             rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
             hint="Write them out: --input 8x128:int64:0..50257, or give --inputs file.py:function",
         )
-
-
-def _is_sane(guess: Guess) -> bool:
-    """Whether a guess is of a size that a trial may have."""
-    most = 2**26  # numbers in one input of a trial: 256 MB
-    return torch.Size(dim or TRIAL_BATCH for dim in guess.shape).numel() <= most and all(
-        dim >= 0 for dim in guess.shape
-    )

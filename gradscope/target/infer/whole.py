@@ -15,7 +15,7 @@ from gradscope.probe.seeding import sheltered
 from gradscope.target.infer.absence import IN_PLACE_OF_IDS
 from gradscope.target.infer.changes import Lesson, with_guess
 from gradscope.target.infer.first import guesses_for
-from gradscope.target.infer.guess import Candidate, Guess
+from gradscope.target.infer.guess import Candidate, Guess, is_sane
 from gradscope.target.infer.making import SEED
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.roles import MASK, Hints
@@ -41,7 +41,9 @@ FEWER_ZEROS = 0.01
 
 def filled(model: nn.Module, hints: Hints, candidate: Candidate, run: Run, teach: Teach) -> Candidate:
     """Give inputs that may be left out where parameters take no part without them."""
-    idle, total = _idle(run(candidate))
+    plain = run(candidate)
+    idle, total = _idle(plain)
+    zeros = _share_of_zeros(plain) if len(idle) > IDLE_SHARE * total else 0.0
     given = {name.partition(".")[0] for name, _ in candidate}
     optional = [p for p in parameters_of_forward(model) if p.default is not p.empty and _may_help(p, given)]
     optional.sort(key=lambda parameter: not _is_named_after(parameter.name, idle))
@@ -51,8 +53,10 @@ def filled(model: nn.Module, hints: Hints, candidate: Candidate, run: Run, teach
     for added in ([tuple(together)] if len(together) > 1 else []) + singles:
         if len(idle) > IDLE_SHARE * total and added[0][0] not in dict(candidate):
             found = _grown(candidate, added, run, teach)
-            if found is not None and len(left := _idle(found[1])[0]) < len(idle):
-                candidate, idle = found[0], left
+            if found is None or len(left := _idle(found[1])[0]) >= len(idle):
+                continue
+            if (left_zeros := _share_of_zeros(found[1])) <= zeros + FEWER_ZEROS:
+                candidate, idle, zeros = found[0], left, left_zeros
     return candidate
 
 
@@ -113,7 +117,7 @@ def _grown(candidate: Candidate, added: Candidate, run: Run, teach: Teach) -> tu
         if outcome.worked and outcome.output is not None:
             return (candidate, outcome) if _is_finite(outcome) else None
         learnt = sorted(teach(outcome, candidate), key=lambda lesson: lesson[0])
-        waiting = [c for _, c in learnt if c != candidate and _keeps(c, kept)] + waiting
+        waiting = [c for _, c in learnt if c != candidate and is_sane(c) and _keeps(c, kept)] + waiting
     return None
 
 
@@ -132,8 +136,9 @@ def _is_finite(outcome: Outcome) -> bool:
 
 
 def _share_of_zeros(outcome: Outcome) -> float:
-    """Return how much of the gradients of a random projection of the outputs is exactly zero, or not there at all."""
+    """Return how much of the gradients of the loss, else of a random projection of the outputs, is zero or missing."""
     outputs = differentiable(outcome.output)
+    outputs = {"loss": outputs["loss"]} if "loss" in outputs else outputs
     if outcome.model is None or not outputs or not _is_finite(outcome):
         return 1.0
     parameters = [p for p in outcome.model.parameters() if p.requires_grad]
