@@ -13,10 +13,12 @@ from torch import nn
 from gradscope.target import from_module, load
 from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.infer.documented import UNTOLD, documented
-from gradscope.target.infer.guess import BATCH, Guess, Mark, is_sane
+from gradscope.target.infer.guess import BATCH, Candidate, Guess, Mark, is_sane
 from gradscope.target.infer.lessons import lessons
+from gradscope.target.infer.making import values_of
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
+from gradscope.target.infer.whole import without_silencers
 from tests.target import signatures
 
 FILE = Path(signatures.__file__)
@@ -187,3 +189,31 @@ def test_an_input_that_silences_the_loss_is_not_filled() -> None:
             return {"loss": y.square().mean() * 0.0, "y": y}
 
     assert len(next(iter(from_module(Gated()).batches))) == 1
+
+
+def test_a_mask_that_silences_the_loss_is_left_out_and_the_labels_stay() -> None:
+    class Spelling(nn.Module):
+        """A CTC loss with lengths that the mask tells; too short for the labels, it is zero."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 5)
+
+        def forward(
+            self,
+            x: torch.Tensor,
+            attention_mask: torch.Tensor | None = None,
+            labels: torch.Tensor | None = None,
+        ) -> dict[str, torch.Tensor]:
+            y = self.layer(x)
+            long_enough = attention_mask is None or attention_mask.shape[-1] > 100
+            return {"y": y} if labels is None else {"loss": y.square().mean() * float(long_enough), "y": y}
+
+    given = (("x", Guess("float", (0, 8))), ("attention_mask", Guess("mask", (0, 6))), ("labels", Guess("ids", (0, 6))))
+    model = Spelling()
+
+    def run(candidate: Candidate) -> Outcome:
+        return Outcome(output=model(**values_of(candidate, 4)), model=model)
+
+    assert [name for name, _ in without_silencers(model, given, run)] == ["x", "labels"]
+    assert without_silencers(model, given[:1], run) == given[:1]

@@ -17,7 +17,7 @@ from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.trial import Outcome
 from gradscope.target.infer.trials import Trials
-from gradscope.target.infer.whole import filled, turned
+from gradscope.target.infer.whole import filled, turned, without_silencers
 from gradscope.target.inputs.arrange import unwrapped
 from gradscope.target.losses.leaves import named_tensors
 from gradscope.target.subject import Origin
@@ -116,7 +116,7 @@ def _settled(search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module
 
 
 def _whole(search: Trials, candidate: Candidate) -> Candidate:
-    """Fill inputs that parts of the model wait for, and turn masks the right way round."""
+    """Fill inputs that parts of the model wait for, turn masks round, leave out what silences the loss."""
 
     def run(trial: Candidate) -> Outcome:
         return search.run(trial, TRIAL_BATCH, gradients=True)[0]
@@ -124,7 +124,8 @@ def _whole(search: Trials, candidate: Candidate) -> Candidate:
     def teach(outcome: Outcome, trial: Candidate) -> list[Lesson]:
         return list(lessons(outcome, trial, search.hints, search.values, search.accepted))
 
-    return turned(filled(unwrapped(search.model), search.hints, candidate, run, teach), run)
+    model = unwrapped(search.model)
+    return without_silencers(model, turned(filled(model, search.hints, candidate, run, teach), run), run)
 
 
 def _cost(search: Trials, candidate: Candidate) -> float:

@@ -82,6 +82,23 @@ def turned(candidate: Candidate, run: Run) -> Candidate:
     return candidate
 
 
+def without_silencers(model: nn.Module, candidate: Candidate, run: Run) -> Candidate:
+    """Leave out what may be left out, one input or all, where every gradient is exactly zero with it.
+
+    The lengths that a mask tells can make a sequence too short for its labels: a CTC loss is zero then.
+    """
+    if _share_of_zeros(run(candidate)) < 1.0:
+        return candidate
+    optional = {p.name for p in parameters_of_forward(model) if p.default is not p.empty}
+    given = sorted((name for name, _ in candidate if name in optional), key=lambda name: not MASK.search(name))
+    best, fewest = candidate, 1.0
+    for left_out in (*({name} for name in given), set(given)):
+        rest = tuple(pair for pair in candidate if pair[0] not in left_out)
+        if rest and (outcome := run(rest)).worked and (zeros := _share_of_zeros(outcome)) < fewest - FEWER_ZEROS:
+            best, fewest = rest, zeros
+    return best
+
+
 def _may_help(parameter: inspect.Parameter, given: set[str]) -> bool:
     name, annotation = parameter.name, str(parameter.annotation)
     is_tensor = parameter.annotation is parameter.empty or "Tensor" in annotation or "Array" in annotation
