@@ -12,6 +12,7 @@ from tests.probe.scripting import SCRIPTS, bare, forked, python, watched
 ODD = {
     "by_autograd_grad": {"net"}, "closure": {"net"}, "target_network": {"policy"}, "penalty": {"maker", "critic"},
     "sharpness": {"net"}, "keeps_itself": {"net"}, "torchrun": {"model"}, "modes": {"net"},
+    "traced_copy": {"model"},
 }  # fmt: skip
 """Scripts in `odd`, each with a loop of an unusual kind, and the models they train."""
 MODELS = {

@@ -17,6 +17,7 @@ from gradscope.probe.structure.flows import SiteFlow
 from gradscope.probe.structure.sites import Site
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.structure.terms import adder_of
+from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Rows
 
@@ -94,11 +95,13 @@ def explicit_flows(structure: Structure, loss: torch.Tensor) -> list[tuple[float
     nodes = [site.node for site in structure.sites]
     for site in structure.sites:
         residual = site.residual
-        if residual is None or not site.alive or not site.counted or graph.is_raw(residual.join[0]):
+        edge = None if residual is None else graph.gradient_of(residual.join)
+        ran = residual is not None and not isinstance(graph.nodes[residual.node], Trace)
+        if residual is None or edge is None or not (ran and site.alive and site.counted):
             found.append(None)
             continue
         total = _grad(loss, GradientEdge(graph.nodes[residual.node], 0), None)
-        join = GradientEdge(graph.nodes[residual.join[0]], residual.join[1])
+        join = GradientEdge(*edge)
         skip = _along(graph, residual, total)
         if residual.link.sums or nodes.count(residual.node) > 1:
             branch = _through_branch(graph, residual, total, join)

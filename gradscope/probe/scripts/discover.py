@@ -96,10 +96,19 @@ class Discovery(OptimizerListener):
         if not any(parameter.requires_grad for parameter in module.parameters()):
             self._learn(module)  # a criterion, or a frozen teacher
             return
+        if self._is_copy(module):
+            self._learn(module)
+            return
         if self._all_have_optimizers() and not any(optimizers_of(module)):
             _hold(self._idle, module)  # an average or a copy of the weights
             return
         self._follow(module)
+
+    def _is_copy(self, module: nn.Module) -> bool:
+        """Tell whether a module is another way to call a model that is followed, such as its traced copy."""
+        own = {id(parameter) for parameter in module.parameters() if parameter.requires_grad}
+        models = [follower.session.model for follower in self.followers.values()]
+        return any(own <= parameter_ids(model) and not _shows_more(module, model) for model in models)
 
     def _follow(self, module: nn.Module) -> None:
         model = model_around(module)
@@ -114,10 +123,15 @@ class Discovery(OptimizerListener):
             calling.dismiss(self._noticed)
 
     def _swallow(self, model: nn.Module) -> None:
-        """Let go of parts of a model that ran alone while it was made, such as the parametrization of a weight."""
-        parts = {id(part) for part in model.modules()}
+        """Let go of parts of a model that ran alone while it was made, such as the parametrization of a weight.
+
+        Of the model's traced copy as well, where that ran first.
+        """
+        parts, weights = {id(part) for part in model.modules()}, parameter_ids(model)
         for name, follower in list(self.followers.items()):
-            if id(follower.session.model) in parts and not (follower.number or follower.touched):
+            other = follower.session.model
+            is_part = id(other) in parts or (_shows_more(model, other) and parameter_ids(other) <= weights)
+            if is_part and not (follower.number or follower.touched):
                 follower.stop()
                 del self.followers[name]
 
@@ -149,6 +163,11 @@ class Discovery(OptimizerListener):
     def _unique(self, name: str) -> str:
         taken = sum(other == name or other.startswith(f"{name}-") for other in self.followers)
         return f"{name}-{taken + 1}" if taken else name
+
+
+def _shows_more(module: nn.Module, other: nn.Module) -> bool:
+    """Tell whether of two ways to call a model one runs in Python, and the other in TorchScript."""
+    return isinstance(other, torch.jit.ScriptModule) and not isinstance(module, torch.jit.ScriptModule)
 
 
 def _next_process() -> int:

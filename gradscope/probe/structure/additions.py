@@ -17,6 +17,7 @@ import torch
 from gradscope.probe.structure.functions import SUMS
 from gradscope.probe.structure.notes import Notes, sequence_now, sum_sequence
 from gradscope.probe.structure.places import Span
+from gradscope.probe.structure.scripted import is_fused
 from gradscope.probe.structure.summands import alike, as_added, is_number, terms_in
 from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
@@ -138,8 +139,11 @@ class AdditionRecorder(OwnMode):
     def _entered(self, call: Call, _module: torch.nn.Module) -> None:
         self._starts[call] = sequence_now()
 
-    def _left(self, call: Call, _module: torch.nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
-        self.spans.append(Span(self._starts.pop(call, 0), sequence_now(), call))
+    def _left(self, call: Call, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        start = self._starts.pop(call, 0)
+        self.spans.append(Span(start, sequence_now(), call))
+        if is_fused(module, output, start):
+            self.notes.look_inside(module, args, output, call)
 
     @property
     def fused(self) -> list[str]:

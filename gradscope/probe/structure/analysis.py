@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import nn
 from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.attention import roles_of
 from gradscope.probe.structure.backbone import find_stations
+from gradscope.probe.structure.chain import factors_in
 from gradscope.probe.structure.confessions import confessions
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.flows import Flows
@@ -21,6 +22,7 @@ from gradscope.probe.structure.plan import plan_of
 from gradscope.probe.structure.recurrence import mark_recurrent
 from gradscope.probe.structure.renewal import remember, renewed, renewed_in_full
 from gradscope.probe.structure.residual import find_residuals
+from gradscope.probe.structure.scripted import FUSED
 from gradscope.probe.structure.sites import describe
 from gradscope.probe.structure.skeleton import skeleton_of
 from gradscope.probe.structure.stations import Network
@@ -55,11 +57,13 @@ def analyse(
     if recorder.quick:
         return None
     notes = recorder.notes
-    graph = walk([*losses, *returned], notes.hidden, notes.splices, notes.in_views)
+    sources = [notes.source(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
+    sources += [notes.source(edge.node, edge.output_nr) for call in recorder.calls.calls for edge in call.outputs]
+    graph = walk(sources, notes.hidden, notes.splices, notes.in_views)
     signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
     if previous is not None and again and previous.skeleton is None and previous.signature == signature:
         return renewed_in_full(previous, graph, recorder)
-    graph.ends = [graph.index[loss] for loss in losses]
+    graph.ends = [graph.index[loss] for loss in sources[: len(losses)]]
     structure = _analysed(graph, recorder, model, signature)
     remember(structure, graph, skeleton, hides=bool(notes.splices))
     return structure
@@ -67,11 +71,11 @@ def analyse(
 
 def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signature: int) -> Structure:
     """Analyse a graph whose losses are known, from its residual sites to what is listened to."""
+    parameters = {id(parameter): name for name, parameter in model.named_parameters()}
     dominators = Dominators(graph, graph.ends)
     places = Places(graph, recorder.spans)
     found, gave_up = find_residuals(graph, recorder, places)
-    factors = recorder.notes.factors
-    sites = describe(graph, places, found, recorder, lambda node: factors.get(int(graph.sequences[node])))
+    sites = describe(graph, places, found, recorder, factors_in(graph, recorder.notes.factors), parameters)
     mark_recurrent(graph, sites, recorder.additions.values())
     for site in sites:
         site.alive = dominators.reaches(site.node)
@@ -85,12 +89,19 @@ def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signat
         sites=sites,
         stations=stations,
         roles=roles_of(graph, model),
-        takes_part=_parameters(graph, dominators, model),
-        confessions=confessions(graph, gave_up, sites, plans, recorder.fused),
+        takes_part=_parameters(graph, dominators, parameters),
+        confessions=confessions(graph, gave_up, sites, plans, recorder.fused, _unseen_scripts(graph, places, recorder)),
         signature=signature,
         plans=plans,
         graph=graph,
     )
+
+
+def _unseen_scripts(graph: Graph, places: Places, recorder: AdditionRecorder) -> list[str]:
+    """The modules in which TorchScript ran operations as one that nobody could look into."""
+    calls = [places.owner(node) for node, name in enumerate(graph.names) if name == FUSED]
+    unseen = [call for call in calls if call not in recorder.notes.looked_into]
+    return list(dict.fromkeys((call.module if call is not None else "") or "the model" for call in unseen))
 
 
 def attach(structure: Structure, rows: Rows) -> Flows:
@@ -100,8 +111,7 @@ def attach(structure: Structure, rows: Rows) -> Flows:
     return Flows(structure.nodes, structure.plans, stations, rows)
 
 
-def _parameters(graph: Graph, dominators: Dominators, model: nn.Module) -> frozenset[str]:
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
+def _parameters(graph: Graph, dominators: Dominators, names: Mapping[int, str]) -> frozenset[str]:
     reached = _reached(graph, dominators)
     found = set()
     for node, effect in enumerate(graph.effects):

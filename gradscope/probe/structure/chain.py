@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from gradscope.probe.structure.notes import Factor
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import Part, part_of
 from gradscope.probe.structure.terms import Product, Term
+from gradscope.probe.structure.trace import Trace, shown_by
 
 if TYPE_CHECKING:
     from gradscope.probe.structure.residual import Residual
@@ -174,6 +175,28 @@ def _past_factor(graph: Graph, link: Link, data: list[tuple[int, int, int]], fac
 def _past_mixing(graph: Graph, link: Link) -> Iterator[Link]:
     for streams, matrix in mixed_streams(graph, link.tensor[0]):
         yield _further(link, streams, scale=None, gates=(*link.gates, matrix))
+
+
+def factors_in(graph: Graph, seen: Mapping[int, Factor]) -> FactorOf:
+    """Return what tells the factor that a product of the graph applies, from what the forward saw."""
+
+    def factor_of(node: int) -> Factor | None:
+        noted = None if isinstance(graph.nodes[node], Trace) else seen.get(int(graph.sequences[node]))
+        return noted if noted is not None else _saved_factor(graph, node)
+
+    return factor_of
+
+
+def _saved_factor(graph: Graph, node: int) -> Factor | None:
+    """The number a product kept, where nobody saw it run (TorchScript)."""
+    shown = shown_by(graph.nodes[node])
+    # Only the overload with a number is asked for it: the other would have to unpack a tensor.
+    if isinstance(shown, Trace) or shown.name().endswith("0"):
+        return None
+    value = graph.saved(node, "other")
+    if not isinstance(value, int | float) or (graph.names[node] == "Div" and not value):
+        return None
+    return Factor(1.0 / value if graph.names[node] == "Div" else float(value))
 
 
 def constant_of(graph: Graph, node: int, factor_of: FactorOf) -> float | None:

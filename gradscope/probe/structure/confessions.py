@@ -6,17 +6,24 @@ from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.plan import Plan
 from gradscope.probe.structure.residual import LONGEST_ONCE_SPENT
+from gradscope.probe.structure.scripted import FUSED
 from gradscope.probe.structure.sites import Site
+from gradscope.probe.structure.trace import shown_by
 
 _NAMED = 3
 """So many names are listed in a confession."""
 
-_CLEAR = frozenset({"CheckpointFunction"})
-"""Functions with a backward of their own whose inside is seen all the same."""
+_CLEAR = frozenset({"CheckpointFunction", FUSED})
+"""Functions with a backward of their own whose inside is seen all the same, or told of by itself."""
 
 
 def confessions(
-    graph: Graph, gave_up: int, sites: list[Site], plans: list[Plan | None], fused: list[str]
+    graph: Graph,
+    gave_up: int,
+    sites: list[Site],
+    plans: list[Plan | None],
+    fused: list[str],
+    scripts: list[str],
 ) -> list[tuple[str, str]]:
     """Return (what, why) for everything about the structure of a step that could not be seen.
 
@@ -26,11 +33,12 @@ def confessions(
         sites: The residual additions and concatenations.
         plans: How the gradients of each site are measured; None where they cannot be.
         fused: Modules that torch ran as one fused operation.
+        scripts: Modules in which TorchScript ran operations as one.
     """
-    return [*_of_additions(graph, gave_up, fused), *_of_numbers(sites, plans)]
+    return [*_of_additions(graph, gave_up, fused, scripts), *_of_numbers(graph, sites, plans)]
 
 
-def _of_additions(graph: Graph, gave_up: int, fused: list[str]) -> list[tuple[str, str]]:
+def _of_additions(graph: Graph, gave_up: int, fused: list[str], scripts: list[str]) -> list[tuple[str, str]]:
     """Tell where there may be additions that were not seen."""
     found: list[tuple[str, str]] = []
     opaque = sorted(
@@ -41,10 +49,11 @@ def _of_additions(graph: Graph, gave_up: int, fused: list[str]) -> list[tuple[st
             f"residual additions inside the autograd functions {_list(opaque)}",
             "a function with a backward of its own shows autograd its inputs and outputs only",
         ))  # fmt: skip
-    if any("DifferentiableGraph" in name for name in graph.names):
-        found.append(
-            ("residual additions inside TorchScript", "TorchScript had already fused the operations of a block")
-        )
+    if scripts:
+        found.append((
+            f"residual additions that TorchScript runs inside {_list(scripts)}",
+            "it had already made several operations one, and they could not be run again one by one",
+        ))  # fmt: skip
     if fused:
         found.append((
             f"what {_list(fused)} compute{'s' * (len(fused) == 1)} inside, residual additions included",
@@ -59,7 +68,7 @@ def _of_additions(graph: Graph, gave_up: int, fused: list[str]) -> list[tuple[st
     return found
 
 
-def _of_numbers(sites: list[Site], plans: list[Plan | None]) -> list[tuple[str, str]]:
+def _of_numbers(graph: Graph, sites: list[Site], plans: list[Plan | None]) -> list[tuple[str, str]]:
     """Tell which numbers of the additions that were seen cannot be measured."""
     found: list[tuple[str, str]] = []
     inexact = [site.name for site, plan in zip(sites, plans, strict=True) if plan is not None and plan.inexact]
@@ -84,10 +93,17 @@ def _of_numbers(sites: list[Site], plans: list[Plan | None]) -> list[tuple[str, 
             f"how large skip and branch are at {_list(unseen)}",
             "the addition ran where no values can be read (TorchScript, vmap)",
         ))  # fmt: skip
-    blind = [site.name for site, plan in zip(sites, plans, strict=True) if plan is None and site.alive]
-    if blind:
+    blind = [site for site, plan in zip(sites, plans, strict=True) if plan is None and site.alive]
+    scripted = [site.name for site in blind if shown_by(graph.nodes[site.node]) is not graph.nodes[site.node]]
+    if scripted:
+        found.append((
+            f"gradients through skip and branch at {_list(scripted)}",
+            "TorchScript runs the operations of the block as one",
+        ))  # fmt: skip
+    if len(blind) > len(scripted):
+        names = [site.name for site in blind if site.name not in scripted]
         found.append(
-            (f"gradients through skip and branch at {_list(blind)}", "re-entrant checkpointing keeps no graph")
+            (f"gradients through skip and branch at {_list(names)}", "re-entrant checkpointing keeps no graph")
         )
     dead = [site.name for site in sites if not site.alive and site.counted]
     if dead:

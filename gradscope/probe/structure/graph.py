@@ -14,7 +14,7 @@ from torch.autograd.function import BackwardCFunction
 
 from gradscope.probe.structure.operations import Effect, effect_of
 from gradscope.probe.structure.parametric import parametric_nodes
-from gradscope.probe.structure.trace import Trace, shape_of
+from gradscope.probe.structure.trace import Trace, shape_of, shown_by
 
 Tensor = tuple[int, int]
 """A tensor of the graph: (node, number of the node's output)."""
@@ -107,7 +107,7 @@ class Graph:
 
     def saved(self, node: int, name: str) -> Any:
         """Return a number (never a tensor) that an autograd node saved, None where it saved no such thing."""
-        return getattr(self.nodes[node], f"_saved_{name}", None)
+        return getattr(shown_by(self.nodes[node]), f"_saved_{name}", None)
 
 
 def _effect(node: Any, name: str, in_views: Mapping[int, str]) -> Effect:
@@ -116,6 +116,6 @@ def _effect(node: Any, name: str, in_views: Mapping[int, str]) -> Effect:
     if isinstance(node, BackwardCFunction):
         return Effect.OPAQUE
     if name == "CopySlices":
-        inner = effect_of(in_views.get(node._sequence_nr(), name))
+        inner = effect_of(name if isinstance(node, Trace) else in_views.get(node._sequence_nr(), name))
         return inner if inner in _IN_PLACE else Effect.JOIN
     return effect_of(name)

@@ -98,11 +98,18 @@ class Injections:
         return inner | {node for node, times in again.items() if times >= _FED} | self._added_again()
 
     def _added_again(self) -> set[int]:
-        """Sums of the stream with what it was at the beginning, in block after block: no work is added there."""
+        """Sums of the stream with what it was at the beginning, in block after block: no work is added there.
+
+        Blocks inside of blocks begin with one tensor too; all but the outermost few of their sums do add work.
+        """
         graph = self._graph
         pure = [one for one in self._all() if one.region.reach & PURE]
+        working = set(self._found) - {one.node for one in pure}
         joins = {one.join for one in pure}
-        sums = {join: sum(_adds(graph, node) for node in _behind(graph, join, _MOVING)) for join in joins}
+        sums = {
+            join: sum(_adds(graph, node) and node not in working for node in _behind(graph, join, _MOVING))
+            for join in joins
+        }
         return {one.node for one in pure if sums[one.join] > _FED}
 
     def _is_fed(self, tensor: Tensor) -> bool:

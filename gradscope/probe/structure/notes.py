@@ -17,6 +17,7 @@ import torch
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, WEIGHTED, operation_of
 from gradscope.probe.structure.operations import Effect, effect_of, operation
 from gradscope.probe.structure.parametric import lacks_data
+from gradscope.probe.structure.scripted import look_inside
 from gradscope.probe.structure.summands import is_number, tensors_among
 from gradscope.probe.structure.trace import OUTSIDE, Trace
 from gradscope.probe.watching.calls import Call
@@ -54,6 +55,7 @@ class Notes:
         hidden: By the sequence number of a node what it takes in that autograd does not know: position and tensor.
         splices: By sequence number and output what computed the output of an opaque node (checkpointing).
         in_views: What was done in place to a view, by the sequence number of the node that keeps its base up to date.
+        looked_into: Calls of TorchScript modules that were run again to see what they do inside.
     """
 
     def __init__(self) -> None:
@@ -61,6 +63,7 @@ class Notes:
         self.hidden: dict[int, list[tuple[int, Trace]]] = {}
         self.splices: dict[tuple[int, int], Trace] = {}
         self.in_views: dict[int, str] = {}
+        self.looked_into: set[Call] = set()
         self._functions_run: list[tuple[int, int]] = []
         """The autograd sequence numbers that torch functions of several operations were given, one after the other."""
         self._clock = 0
@@ -166,6 +169,17 @@ class Notes:
             self._remember(part, trace)
             made.append(trace)
         return made if len(inputs) > 1 else []
+
+    def look_inside(self, module: torch.nn.Module, args: tuple[Any, ...], output: Any, call: Call) -> None:
+        """See what a call did whose operations TorchScript keeps to itself."""
+        found = look_inside(module, args, output, call, trace=self.trace, now=self._now)
+        if found is not None:
+            self.splices.update(found)
+            self.looked_into.add(call)
+
+    def source(self, node: Any, output_nr: int) -> Any:
+        """Return what made a tensor: its autograd node, or the trace that stands for it."""
+        return self.splices.get((node._sequence_nr(), output_nr), node) if self.splices else node
 
     def splice(self, tensors: list[torch.Tensor]) -> None:
         """Note which tensors are the output of an opaque node whose inside has been seen."""

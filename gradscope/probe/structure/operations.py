@@ -100,6 +100,7 @@ _NAMES: dict[Effect, str] = {
     Effect.REDUCE: """
         Sum Mean Prod Max Min Amax Amin Norm LinalgVectorNorm Var Std VarMean StdMean Logsumexp Cumsum
         Cumprod Logcumsumexp Median Mode Trace Aminmax Cummax Cummin Nansum Nanmean""",
+    Effect.OPAQUE: "DifferentiableGraph",
     Effect.LEAF: "AccumulateGrad",
 }
 _EFFECTS = {name: effect for effect, names in _NAMES.items() for name in names.split()}

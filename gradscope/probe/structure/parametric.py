@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch.nn import Parameter
 
 from gradscope.probe.structure.operations import Effect, operation
-from gradscope.probe.structure.trace import Trace, shape_of
+from gradscope.probe.structure.trace import Trace, shape_of, shown_by
 
 if TYPE_CHECKING:
     from gradscope.probe.structure.graph import Graph
@@ -29,7 +29,7 @@ def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
 
 
 def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
-    node, inputs = graph.nodes[number], graph.inputs[number]
+    node, inputs = shown_by(graph.nodes[number]), graph.inputs[number]
     if isinstance(node, Trace):
         return False
     if not inputs:

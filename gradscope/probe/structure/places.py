@@ -30,10 +30,10 @@ class Places:
         self.graph = graph
         self.owners = _owners(graph, spans)
         self.returned: dict[Tensor, list[Call]] = {}
-        self.taken: dict[Call, list[Tensor]] = {}
+        standing = {carrier: graph.index[trace] for trace, carrier in graph.carriers.items()}
         for span in spans:  # in the order in which the calls ended
             for edge in span.call.outputs:
-                node = graph.index.get(edge.node)
+                node = standing.get((edge.node, edge.output_nr), graph.index.get(edge.node))
                 if node is not None:
                     self.returned.setdefault((node, edge.output_nr), []).append(span.call)
 

@@ -57,8 +57,8 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
         return Plan(residual.node, skip, (), (), "a tensor that is fed to block after block is read too often")
     shared, readers = _readers(graph, residual, dominators)
     readers = tuple(place for place in readers if place != skip)
-    traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (residual.join, *readers, *shared))
-    if traced:
+    traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (*readers, *shared))
+    if traced or graph.gradient_of(residual.join) is None:
         return Plan(residual.node, None, (), (), "the stream needs no gradient there, or ran without a graph")
     within = {node for node, _ in shared}
     leak = _leaks(graph, residual, dominators, within)

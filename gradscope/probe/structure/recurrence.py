@@ -64,5 +64,6 @@ def _detached(graph: Graph, loop: list[Site]) -> bool:
         while isinstance(trace, Trace):
             if trace.name == "Detach":
                 return True
-            trace = trace.inputs[0] if trace.inputs else None
+            first = trace.inputs[0] if trace.inputs else None
+            trace = first[0] if isinstance(first, tuple) else first
     return False

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gradscope.probe.structure.additions import AdditionRecorder, Place
-from gradscope.probe.structure.chain import FactorOf, Link
+from gradscope.probe.structure.chain import FactorOf, Link, factors_in
 from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.injections import Injections
@@ -196,8 +196,7 @@ def find_residuals(
         recorder: What the forward saw.
         places: Who ran what.
     """
-    factors = recorder.notes.factors
-    finder = Finder(graph, lambda node: factors.get(int(graph.sequences[node])), places.owner)
+    finder = Finder(graph, factors_in(graph, recorder.notes.factors), places.owner)
     in_place = frozenset(key for key, addition in recorder.additions.items() if isinstance(key, int))
     for node, name in enumerate(graph.names):
         if name == "Cat" and not graph.is_raw(node):
@@ -206,7 +205,8 @@ def find_residuals(
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
         # Sums that were not seen to run count as well (TorchScript, vmap), unless a function of torch ran them.
-        if key not in recorder.additions and (isinstance(key, Trace) or recorder.notes.inside_function(key)):
+        unseen = key.twin is None if isinstance(key, Trace) else recorder.notes.inside_function(key)
+        if key not in recorder.additions and unseen:
             continue
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gradscope.probe.structure.additions import Addition, AdditionRecorder, Key
@@ -11,6 +11,7 @@ from gradscope.probe.structure.blocks import DIGITS
 from gradscope.probe.structure.chain import FactorOf
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.kinds import branch_scaling, kind_of, skip_scaling
+from gradscope.probe.structure.lineage import weights_of
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.placement import placement_of
 from gradscope.probe.structure.places import Places, ancestry, child_below
@@ -90,9 +91,23 @@ _WORK = frozenset({Effect.PROJECT, Effect.ATTEND, Effect.RECUR, Effect.FOURIER, 
 
 
 def describe(
-    graph: Graph, places: Places, found: dict[int, list[Residual]], recorder: AdditionRecorder, factor_of: FactorOf
+    graph: Graph,
+    places: Places,
+    found: dict[int, list[Residual]],
+    recorder: AdditionRecorder,
+    factor_of: FactorOf,
+    parameters: Mapping[int, str],
 ) -> list[Site]:
-    """Describe the residual additions of a graph, in execution order."""
+    """Describe the residual additions of a graph, in execution order.
+
+    Args:
+        graph: The graph.
+        places: Who ran what.
+        found: The residual additions, by node.
+        recorder: What the forward saw.
+        factor_of: Returns what a product multiplied by.
+        parameters: The names of the model's parameters by the parameter's id.
+    """
     sites: list[Site] = []
     groups = _groups(found)
     for node in sorted(found):
@@ -103,16 +118,17 @@ def describe(
             innermost = addition.call if addition is not None else places.owner(node)
             container = _container(places, residual, innermost)
             branches = _modules(graph, places, residual.region.nodes, container, innermost)
+            weights = [] if branches else _weights(graph, residual.region.nodes, parameters)
             kind = "concat" if residual.concatenates else kind_of(graph, residual, factor_of)
             sites.append(
                 Site(
-                    name=_name(container, branches),
+                    name=_name(container, branches or tuple(map(_without_role, weights))),
                     call=container,
                     op=addition.op if addition is not None else graph.names[node].lower(),
                     kind=kind,
                     counted=kind != "concat" and not residual.recurrent,
                     placement=placement_of(graph, residual),
-                    branches=branches,
+                    branches=branches or _owners(weights, container),
                     skips=_modules(graph, places, residual.link.nodes, container, None)
                     if residual.link.projection
                     else (),
@@ -183,6 +199,25 @@ def _modules(
             worked = graph.effects[node] in _WORK and call is not last
             (working if worked else others)[call.module] = None
     return tuple(working or others)
+
+
+def _weights(graph: Graph, nodes: list[int], parameters: Mapping[int, str]) -> list[str]:
+    """The parameters that a branch works with, where no module of its own was called (functions, TorchScript)."""
+    working = [node for node in nodes if graph.effects[node] in _WORK]
+    leaves = [leaf for node in working for leaf in sorted(weights_of(graph, [node]))]
+    variables = [getattr(graph.nodes[leaf], "variable", None) for leaf in leaves]
+    return list(dict.fromkeys(parameters[id(weight)] for weight in variables if id(weight) in parameters))
+
+
+def _without_role(parameter: str) -> str:
+    return parameter.removesuffix(".weight").removesuffix(".bias")
+
+
+def _owners(weights: list[str], container: Call | None) -> tuple[str, ...]:
+    """The modules inside the container that hold some parameters."""
+    inside = "" if container is None or not container.module else container.module + "."
+    owners = dict.fromkeys(weight.rpartition(".")[0] for weight in weights)
+    return tuple(owner for owner in owners if owner and owner.startswith(inside))
 
 
 def _name(container: Call | None, branches: tuple[str, ...]) -> str:

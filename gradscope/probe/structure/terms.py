@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.trace import Trace, shown_by
 
 
 class Product(Enum):
@@ -119,7 +120,9 @@ def _lerp(graph: Graph, node: int) -> list[Term]:
     if 0 not in data or 1 not in data:
         return []
     # Only the overload with a number (LerpBackward0) is asked for it: the other would have to unpack a tensor.
-    weight = graph.saved(node, "weight") if graph.nodes[node].name().endswith("0") else None
+    shown = shown_by(graph.nodes[node])
+    tells = not isinstance(shown, Trace) and shown.name().endswith("0")
+    weight = graph.saved(node, "weight") if tells else None
     weight = float(weight) if isinstance(weight, int | float) else None
     gate = data.get(2)
     gate = None if gate is not None and graph.is_raw(gate[0]) else gate

@@ -15,21 +15,29 @@ class Trace:
 
     Attributes:
         name: The operation as `operations` knows it; "" for a tensor that came from outside.
-        inputs: What went in: Trace objects or (autograd node, output number) pairs.
+        inputs: What went in: Trace objects or (node, output number) pairs; None for what is not known.
         sequence: Where it ran: just before the autograd node that had this sequence number next.
         shape: The shape of what came out.
         call: The module call it ran in.
         raw: No gradient reaches it: neither it nor anything it was computed from needs one.
         stripped: Its raw stand-in, once that was made.
+        twin: The autograd node of a repetition that shows what it did (TorchScript).
     """
 
-    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped")
+    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped", "twin")
 
     def __init__(
-        self, name: str, inputs: tuple[Any, ...], sequence: float, shape: tuple[int, ...], call: Call | None = None
+        self,
+        name: str,
+        inputs: tuple[Any, ...],
+        sequence: float,
+        shape: tuple[int, ...],
+        call: Call | None = None,
+        twin: Any = None,
     ) -> None:
         self.call = call
-        self.raw: bool = all(isinstance(item, Trace) and item.raw for item in inputs)
+        self.twin = twin
+        self.raw: bool = all(isinstance(item, Trace) and item.raw for item in inputs if item is not None)
         self.stripped: Trace | None = None
         self.name = name
         self.inputs = inputs
@@ -45,11 +53,17 @@ class Trace:
         return self.stripped
 
 
+def shown_by(node: Any) -> Any:
+    """Return the autograd node that shows what a node of the graph did: itself, or its twin in a repetition."""
+    return node.twin if isinstance(node, Trace) and node.twin is not None else node
+
+
 def shape_of(node: Any, output_number: int) -> tuple[int, ...] | None:
     """Return the shape of an output of an autograd node or a trace, None where autograd does not say."""
-    if isinstance(node, Trace):
-        return node.shape
+    shown = shown_by(node)
+    if isinstance(shown, Trace):
+        return shown.shape
     try:
-        return tuple(int(size) for size in node._input_metadata[output_number].shape)
+        return tuple(int(size) for size in shown._input_metadata[output_number].shape)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return None

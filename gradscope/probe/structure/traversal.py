@@ -51,7 +51,7 @@ def _edges(
 ) -> list[tuple[Any, int, int]]:
     if isinstance(node, Trace):
         pairs = [(item, 0) if isinstance(item, Trace) else item for item in node.inputs]
-        edges = [(source, number, i) for i, (source, number) in enumerate(pairs)]
+        edges = [(pair[0], pair[1], i) for i, pair in enumerate(pairs) if pair is not None]
     else:
         edges = [(source, number, i) for i, (source, number) in enumerate(node.next_functions) if source is not None]
         if hidden:
