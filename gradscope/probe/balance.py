@@ -20,6 +20,7 @@ from gradscope.probe.signals.subbatch import batch_size, fresh, part
 from gradscope.probe.structure.attention import ROLES, Attention, find_attentions
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.traversal import walk
+from gradscope.probe.uncompiled import pull_back
 from gradscope.probe.watching.tensors import tensors_in
 
 _SEED = 7919
@@ -89,7 +90,7 @@ def _places(
         return None
     edge = GradientEdge(graph.nodes[tensor[0]], tensor[1])
     v = torch.randn(shape, generator=generator).to(weight.device, weight.dtype)
-    (grad,) = torch.autograd.grad([edge], [weight], [v], retain_graph=True, allow_unused=True)
+    grad = pull_back(edge, weight, v)
     if grad is None:
         return None
     reached = grad != 0

@@ -24,6 +24,7 @@ from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
 from gradscope.probe.signals.passes import Passes, measure_passes
+from gradscope.probe.uncompiled import take_step
 from gradscope.probe.watching import optimizers
 from gradscope.probe.watching.dense import readable
 from gradscope.probe.watching.eager import eagerly
@@ -195,7 +196,7 @@ class _Run:
             note_births(self.session.tables, number, self.model, lambda: self._loss(batch), batch, moment)
             raise _NotFiniteError
         if self._has_optimizer():
-            self.optimizer.step()  # type: ignore[union-attr]
+            take_step(self.optimizer)  # type: ignore[arg-type]
 
     def _loss(self, batch: Any) -> torch.Tensor:
         return self.subject.loss(self.subject.call(batch), batch)
@@ -230,7 +231,7 @@ class _Run:
     def _update(self, watch: StepWatch, updates: Updates | None) -> Updates:
         updates = updates or Updates(self.model, watch.rows, changes=self._has_optimizer())
         if self._has_optimizer():
-            self.optimizer.step()  # type: ignore[union-attr]
+            take_step(self.optimizer)  # type: ignore[arg-type]
             updates.after()
         return updates
 

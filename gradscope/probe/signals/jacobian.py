@@ -29,6 +29,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from gradscope.probe.uncompiled import pull_back
+
 NUM_COTANGENTS = 16
 """K: sampling error of kappa_J - 1 is 35 % on one sample, 12 % on eight."""
 FEWEST_COTANGENTS = 8
@@ -166,7 +168,7 @@ def _coupling(start: StreamEnd, end: StreamEnd, generator: torch.Generator, num_
 
 def _energies(start: StreamEnd, end: StreamEnd, cotangent: Tensor, num_samples: int) -> Tensor:
     """Return |J^T v|^2 / |v|^2 at the start of each sample, in float64 on the CPU."""
-    (grad,) = torch.autograd.grad([end.edge], [start.edge], [cotangent], retain_graph=True, allow_unused=True)
+    grad = pull_back(end.edge, start.edge, cotangent)
     if grad is None:
         return torch.zeros(num_samples, dtype=torch.float64)
     pulled = torch.linalg.vector_norm(grad.detach().reshape(num_samples, -1), dim=1, dtype=torch.float64)

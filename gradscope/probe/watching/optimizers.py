@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import ConfigError
+from gradscope.probe import uncompiled
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -41,8 +42,11 @@ def build(
     if name == NO_OPTIMIZER or not parameters:
         return None
     if name == SUBJECTS_OWN:
-        return own(model) if own is not None else torch.optim.Adam(parameters, lr=lr)
-    return OPTIMIZERS[name](parameters, lr=lr)
+        if own is not None:
+            return own(model)
+        name = "adam"
+    with uncompiled.building():
+        return OPTIMIZERS[name](parameters, lr=lr)
 
 
 def learning_rate(optimizer: Any) -> float | None:
