@@ -57,6 +57,7 @@ OBSERVATIONS: dict[str, str] = {
     "jacobian_anisotropy": "kappa_J = N / participation ratio of the squared singular values, stream end to start",
     "token_cosine": "mean off-diagonal cosine between the tokens of a sequence at a station",
     "sample_cosine": "mean off-diagonal cosine between the samples of the batch at a station",
+    "size_forgotten": "1 at the end of the stream where all that reads it divides by its size, as a last norm does",
     "dead_fraction": "fraction of units of an activation that are off for every sample (ReLU family)",
     "saturated_fraction": "fraction of activation values whose derivative is below 2 % of its maximum",
     "attention_entropy": "mean entropy of attention rows divided by log(number of keys)",

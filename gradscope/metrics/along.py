@@ -61,12 +61,12 @@ def steepest(profile: DepthProfile, total: float, explained: Sequence[float] | N
 
 
 def at_one_place(facts: Facts, profile: DepthProfile) -> OnePlace | None:
-    """Return the block that adds most to what the stream law leaves unexplained of D."""
+    """Return the block that adds most to what the laws leave unexplained of D."""
     excess = facts.excess_decades(profile)
     if excess is None:
         return None
-    law = expected_decades(facts, profile) if excess > 0.0 else None
-    return steepest(profile, excess, law)
+    explains = excess > 0.0 or facts.size_decades(profile) is not None
+    return steepest(profile, excess, expected_decades(facts, profile) if explains else None)
 
 
 def along_depth(facts: Facts, profile: DepthProfile) -> float | None:

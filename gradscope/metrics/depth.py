@@ -115,6 +115,12 @@ class DepthProfile:
         return mean_interval([step for step in self.increments if step is not None], "blocks")
 
     @cached_property
+    def size_law(self) -> tuple[float, ...]:
+        """log10(||h_L|| / ||h_l||) per station: G_l where the loss forgets the size of h_L; 0 where it is unknown."""
+        end = self.forward_norm[self.ends[-1]]
+        return tuple(log10_ratio(end, norm) or 0.0 for norm in self.forward_norm)
+
+    @cached_property
     def lost_below(self) -> int | None:
         """Index of the lowest station with a gradient above zero when all stations below it have exactly zero."""
         first = next((i for i, norm in enumerate(self.grad_norm) if norm is None or norm > 0.0), None)
@@ -165,9 +171,16 @@ FEWEST_BLOCKS_FOR_A_CLIFF = 4
 """Blocks (count) needed before one of them can be called unusual. Three others give a median of a middle one."""
 
 
-def cliff(profile: DepthProfile) -> Cliff | None:
-    """Find the block at which the gradient changes most beyond what the others do; None for fewer than four blocks."""
-    steps = [(j, step) for (_, j), step in zip(profile.blocks, profile.increments, strict=True) if step is not None]
+def cliff(profile: DepthProfile, explained: Sequence[float] | None = None) -> Cliff | None:
+    """Find the block at which the gradient changes most beyond what the others do; None for fewer than four blocks.
+
+    Args:
+        profile: The gradient along the stream.
+        explained: Decades per station that a law explains and that are not counted.
+    """
+    law = explained or (0.0,) * len(profile.stations)
+    changes = zip(profile.blocks, profile.increments, strict=True)
+    steps = [(j, step - law[i] + law[j]) for (i, j), step in changes if step is not None]
     if len(steps) < FEWEST_BLOCKS_FOR_A_CLIFF:
         return None
     usual = median(step for _, step in steps)

@@ -1,4 +1,4 @@
-"""What theory expects of the gradient at every station: the stream law, followed from the loss to the input."""
+"""What theory expects of the gradient at every station: the laws of stream and size, from the loss to the input."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from gradscope.metrics.law import SiteGrowth, predicted_decades
 
 
 def expected_decades(facts: Facts, profile: DepthProfile) -> tuple[float, ...] | None:
-    """Return the expected G_l per station of a profile, in decades; None where the law does not apply.
+    """Return the expected G_l per station of a profile, in decades; None where neither law applies.
 
-    The law is `law.predicted_decades`, summed over the additions above each station only: it is 0 at the last station
-    and D_pred at the first.
+    The law that explains more of D is taken: `law.predicted_decades`, or `law.size_decades`.
     """
+    of_size, of_stream = facts.size_decades(profile), facts.predicted_decades(profile.step)
+    if of_size is not None and abs(of_size) > max(of_stream or 0.0, 0.0):
+        return profile.size_law
+    return _of_stream(facts, profile)
+
+
+def _of_stream(facts: Facts, profile: DepthProfile) -> tuple[float, ...] | None:
+    """Return the stream law, summed over the additions above each station: 0 at the last, D_pred at the first."""
     depths = facts.recording.tables["sites"]["depth"]
     growth: dict[int, float] = {}
     for site in facts.sites_at(profile.step):

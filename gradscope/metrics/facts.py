@@ -9,7 +9,7 @@ from gradscope.metrics.attention import AttentionBalance, attention_balances, fu
 from gradscope.metrics.columns import by_step
 from gradscope.metrics.depth import Cliff, DepthProfile, cliff
 from gradscope.metrics.described import Event, Module
-from gradscope.metrics.law import excess_decades
+from gradscope.metrics.law import excess_decades, size_decades
 from gradscope.metrics.sites import WithSites
 from gradscope.metrics.time import FEWEST_CALLS, TimeProfile, time_profiles
 
@@ -62,13 +62,23 @@ class Facts(WithSites):
         return tuple(profile for profile in (self.profile, self.later_profile) if profile)
 
     def excess_decades(self, profile: DepthProfile) -> float | None:
-        """Return what the law leaves unexplained of a profile's D, in decades."""
-        return excess_decades(profile.decades, self.predicted_decades(profile.step))
+        """Return what the laws leave unexplained of a profile's D, in decades."""
+        return excess_decades(profile.decades, self.predicted_decades(profile.step), self.size_decades(profile))
+
+    def size_decades(self, profile: DepthProfile) -> float | None:
+        """Return what the size of the stream explains of a profile's D; None where its size is not forgotten."""
+        end = profile.ends[-1]
+        if (profile.stations[end].module, profile.stations[end].call) not in self.observed("size_forgotten"):
+            return None
+        return size_decades(profile.forward_norm[0], profile.forward_norm[end], profile.num_elements[end])
 
     @cached_property
     def cliff(self) -> Cliff | None:
-        """The largest single jump of the first profile."""
-        return cliff(self.profile) if self.profile else None
+        """The largest single jump of the first profile, beyond what the size of the stream explains."""
+        if self.profile is None:
+            return None
+        forgotten = self.size_decades(self.profile) is not None
+        return cliff(self.profile, self.profile.size_law if forgotten else None)
 
     @cached_property
     def time_profiles(self) -> tuple[TimeProfile, ...]:

@@ -44,8 +44,8 @@ def write_calls(tables: Tables, step: int, watch: StepWatch, number: Number, inv
     tables.add_rows("call_stats", rows, ("call", "num_elements", "forward_norm", "grad_norm"), step=step)
 
 
-def write_structure(tables: Tables, structure: Structure) -> None:
-    """Write down the residual sites and the stream, once they are known."""
+def write_structure(tables: Tables, step: int, structure: Structure) -> None:
+    """Write down the residual sites and the stream, once they are known at a step."""
     for site in structure.sites:
         tables.add(
             "sites", name=site.name, module=site.module, call=tables.row_of_call(site.call), op=site.op,
@@ -59,6 +59,8 @@ def write_structure(tables: Tables, structure: Structure) -> None:
             "stream", name=station.name, kind=station.kind, block=station.block, module=station.module,
             call=tables.row_of_call(station.call), site=station.site,
         )  # fmt: skip
+    ends = [Observation("size_forgotten", *_key(station), 1.0) for station in structure.stations if station.forgotten]
+    tables.add_rows("observations", ends, Observation._fields, step=step)
     described = tables.columns["parameters"]
     for name, row in tables.parameter_rows():  # what the graph shows of an attention beats what names suggest
         role = structure.roles.get(described["shared_with"][row] or name)
@@ -66,6 +68,10 @@ def write_structure(tables: Tables, structure: Structure) -> None:
             described["role"][row] = role
     for what, why in structure.confessions:
         tables.confess(what, why)
+
+
+def _key(station: Station) -> tuple[str, int]:
+    return station.module, 0 if station.call is None else station.call.call
 
 
 def write_stream(

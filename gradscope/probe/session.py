@@ -122,7 +122,7 @@ class Session:
         if watch.stream is not None and watch.stream.structure is not None:
             assert self._structure is not None
             if watch.stream.structure is self._structure and not self.tables.columns["stream"]["name"]:
-                write_structure(self.tables, watch.stream.structure)
+                write_structure(self.tables, number, watch.stream.structure)
             write_stream(self.tables, number, watch, self._structure, value, inverse)
         norm = write_parameters(self.tables, number, watch, updates, value, inverse)
         started_from = value(watch.roots[0]) if watch.roots else None

@@ -31,7 +31,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     fatal = thresholds["fatal_decades"] if facts.rescales_gradients else fail
     if _collapsed(facts):
         fail = warn = fatal = min(warn, thresholds["collapsed_decades"])
-    losses = [(profile, lost) for profile in facts.judged_profiles if (lost := lost_decades(profile)) is not None]
+    losses = [(one, lost) for one in facts.judged_profiles if (lost := lost_decades(facts, one)) is not None]
     for limit in (fail, warn):
         for profile, lost in losses:
             if lost <= -limit:
@@ -145,11 +145,13 @@ everything above learns from noise. The total decides, not the slope: a small lo
 steep one over four blocks does not. What one block loses alone is another matter: both sides of it train, and an
 optimizer that rescales makes up for what those below it lack.""",
     false_positives="""
-Adam rescales every tensor, so it tolerates more than SGD: the level follows the optimizer, and between 3.5 and 6.5
-decades the verdict under Adam is a risk and not an end. What the first steps undo only warns, and so does what is
-lost at one place (pictures that enter a text model, a layer with a tiny scale) below 6.5 decades; under SGD such a
-loss counts as far as the last watched step still shows it. A network that is only
-fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this rule's: see GS105
+Adam rescales every tensor, so it tolerates more than SGD: the level follows the optimizer, and between 3.5 and 6.2
+decades the verdict under Adam is a risk and not an end. Beyond them it counts only what is lost relative to the
+activations as well (‖g‖·‖h‖): a gradient that is small because the activations are is made up for. What the first
+steps undo only warns, and so does what is lost at one place (pictures that enter a text model, a layer with a tiny
+scale) below 6.2 decades; under SGD such a loss counts as far as the last watched step still shows it. Where all that
+reads the end of the stream divides by its size, as a last norm does, a gradient that shrinks with the stream is
+explained. A network that is only fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this rule's: see GS105
 (dead), GS106 (cut) and GS109 (zero by design).""",
     example="""
 ```python

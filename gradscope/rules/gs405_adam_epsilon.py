@@ -32,7 +32,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
 
 def _vanishes(facts: Facts) -> bool:
     """Whether the gradient vanishes with depth: small gradients are then its effect, and GS101 names the cause."""
-    lost = lost_decades(facts.profile) if facts.profile else None
+    lost = lost_decades(facts, facts.profile) if facts.profile else None
     return lost is not None and lost <= -levels.FAIL_DECADES.value
 
 

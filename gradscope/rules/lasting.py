@@ -58,10 +58,26 @@ def lasting_loss(facts: Facts, losses: Sequence[float], fatal: float) -> float:
         losses: Decades lost at the first and the last watched step, positive.
         fatal: Decades from which next to no network trains.
     """
+    along = lasting_along(facts, -1.0)
     whole = min(losses) if facts.rescales_gradients else losses[-1]
+    if facts.rescales_gradients:
+        signal = signal_loss(facts)
+        along, whole = min(along, signal), min(whole, signal)
     if whole < fatal or share_of(faint(facts, facts.steps[-1]), layers(facts)) >= levels.WARN_FAINT_SHARE.value:
-        return lasting_along(facts, -1.0)
-    return max(lasting_along(facts, -1.0), whole)
+        return along
+    return max(along, whole)
+
+
+def signal_loss(facts: Facts) -> float:
+    """Return the decades by which the last watched step lost what tells one input from another; infinite if unknown.
+
+    An optimizer that rescales makes up for a gradient that is small because the activations are. What it cannot make
+    up for is a signal that is small beside the activation that carries it, under the biases that every sample shares:
+    the loss then hardly changes with a relative change of what lies below, and ||g_0|| ||h_0|| falls short of
+    ||g_L|| ||h_L||.
+    """
+    kept = facts.judged_profiles[-1].scale_free_decades if facts.judged_profiles else None
+    return math.inf if kept is None else -kept
 
 
 def size_is_fatal(facts: Facts) -> bool:

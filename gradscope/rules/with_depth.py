@@ -24,10 +24,10 @@ def levels_in_force(facts: Facts, thresholds: Levels) -> tuple[float, float]:
     return thresholds["sgd_decades"], thresholds["sgd_warn_decades"]
 
 
-def lost_decades(profile: DepthProfile) -> float | None:
-    """Return D; where the gradient underflows to zero on the way, the decades down to its last non-zero station."""
+def lost_decades(facts: Facts, profile: DepthProfile) -> float | None:
+    """Return what no law explains of D; where the gradient underflows to zero, down to its last non-zero station."""
     if profile.decades is not None:
-        return profile.decades
+        return facts.excess_decades(profile)
     lowest = profile.lost_below
     if lowest is None:
         return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import parametrizations
 
 from tests.structure.watching import structure_of, watched
 
@@ -224,3 +227,9 @@ def test_one_of_two_streams_that_share_their_branches() -> None:
     assert len(structure.stations) == 1 + L
     assert [site.depth for site in structure.sites if site.placement == "post"] == [1, 2, 3, 4, 5]
     assert {site.depth for site in structure.sites if site.placement != "post"} == {None}
+
+
+@pytest.mark.parametrize("dress", [parametrizations.weight_norm, parametrizations.spectral_norm])
+def test_layers_whose_weights_are_computed_by_modules_inside(dress: Callable[[nn.Module], nn.Module]) -> None:
+    layers = [part for _ in range(L) for part in (dress(nn.Linear(D, D)), nn.ReLU())]
+    assert names_of(nn.Sequential(*layers, nn.Linear(D, 2)), torch.randn(B, D)) == [f"{2 * i}" for i in range(L)]

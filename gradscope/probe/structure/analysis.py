@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.attention import roles_of
@@ -79,7 +80,7 @@ def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signat
     mark_recurrent(graph, sites, recorder.additions.values())
     for site in sites:
         site.alive = dominators.reaches(site.node)
-    parents = {name for name, module in model.named_modules() if next(module.children(), None) is not None}
+    parents = {name for name, module in model.named_modules() if _has_parts(module)}
     stations = find_stations(Network(graph, places, sites, parents), dominators)
     plans = [
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
@@ -102,6 +103,11 @@ def _unseen_scripts(graph: Graph, places: Places, recorder: AdditionRecorder) ->
     calls = [places.owner(node) for node, name in enumerate(graph.names) if name == FUSED]
     unseen = [call for call in calls if call not in recorder.notes.looked_into]
     return list(dict.fromkeys((call.module if call is not None else "") or "the model" for call in unseen))
+
+
+def _has_parts(module: nn.Module) -> bool:
+    """Tell whether modules inside of one handle data: those that only make its weights (weight norm) do not."""
+    return any(name != "parametrizations" or not is_parametrized(module) for name, _ in module.named_children())
 
 
 def attach(structure: Structure, rows: Rows) -> Flows:

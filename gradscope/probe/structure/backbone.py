@@ -12,6 +12,7 @@ from collections import Counter
 from gradscope.probe.structure.blocks import blocks_on
 from gradscope.probe.structure.chains import along_skips, handed_on, longest_line, outermost, streams_of
 from gradscope.probe.structure.dominance import Dominators
+from gradscope.probe.structure.normalised import forgets_size
 from gradscope.probe.structure.places import ancestry
 from gradscope.probe.structure.sites import Site
 from gradscope.probe.structure.stations import Network, Station, stations_along
@@ -42,6 +43,8 @@ def find_stations(network: Network, dominators: Dominators) -> list[Station]:
         if station.name in names and station.call is not None and station.call.module == station.name:
             station.name = f"{station.name}@{station.call.call}"
     _assign_depths(network.sites, stations)
+    if stations:
+        stations[-1].forgotten = forgets_size(graph, stations[-1].tensor)
     return stations
 
 

@@ -45,6 +45,31 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
     return scaled if all(node < scaled and _leads_to(graph, node, scaled) for node in others) else None
 
 
+_KEEPS_SIZE = frozenset({Effect.HAND_ON, Effect.PART, Effect.SCALE, Effect.POOL, Effect.REDUCE})
+_KINKED = frozenset({"Abs", "LeakyRelu", "Neg", "Prelu", "Relu", "Rrelu"})
+"""Operations that turn c x into c times what they make of x: a choice of tokens, a mean over them, a ReLU."""
+
+
+def forgets_size(graph: Graph, tensor: Tensor) -> bool:
+    """Tell whether all that comes of a tensor is divided by its own size, so that a factor on it changes nothing.
+
+    Statistics that were gathered before (a batch norm in evaluation) divide by something else, and tanh by nothing.
+    """
+    for _ in range(_MAX_STEPS):
+        found = normaliser(graph, tensor)
+        if found is not None:
+            divides = graph.effects[found] is Effect.NORM or is_normalising(graph, found)
+            return divides and graph.saved(found, "training") is not False
+        readers = {node for node, _ in graph.readers(tensor) if graph.live[node]}
+        reader = min(readers, default=0)
+        if len(readers) != 1 or len(graph.data(reader)) != 1:
+            return False
+        if graph.effects[reader] not in _KEEPS_SIZE and graph.names[reader] not in _KINKED:
+            return False
+        tensor = (reader, 0)
+    return False
+
+
 def _hands_on(graph: Graph, node: int, *, part: bool) -> bool:
     """Tell whether a node hands on a tensor, or a part of it (the tokens that a block works on)."""
     effect = graph.effects[node]

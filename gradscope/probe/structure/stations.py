@@ -30,6 +30,7 @@ class Station:
         output_nr: Which output of that node it is.
         is_sum: It is the sum itself, not what a norm or an activation made of it.
         num_elements: How many elements it has.
+        forgotten: Its size makes no difference to the losses: all that reads it divides by it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Station:
     output_nr: int
     is_sum: bool = False
     num_elements: int | None = None
+    forgotten: bool = False
 
     @property
     def module(self) -> str:
