@@ -151,8 +151,8 @@ activations as well (‖g‖·‖h‖): a gradient that is small because the act
 steps undo only warns, and so does what is lost at one place (pictures that enter a text model, a layer with a tiny
 scale) below 6.2 decades; under SGD such a loss counts as far as the last watched step still shows it. Where all that
 reads the end of the stream divides by its size, as a last norm does, a gradient that shrinks with the stream is
-explained. A network that is only fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero is not this rule's: see GS105
-(dead), GS106 (cut) and GS109 (zero by design).""",
+explained. A network that is only fine-tuned at its top does not need gradient below. A gradient that is *exactly* zero
+is not this rule's: see GS105 (dead), GS106 (cut) and GS109 (zero by design).""",
     example="""
 ```python
 # 16 layers, default init: each passes on about a seventh of the gradient, a ten-trillionth is left.

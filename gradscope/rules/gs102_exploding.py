@@ -117,13 +117,13 @@ When every block multiplies the gradient, the first layers receive updates far t
 hardly move; clipping then scales the whole network by what its first layer does. In half precision the lower layers
 overflow.""",
     false_positives="""
-Pre-LN, Peri-LN and ResNets have larger gradients in early layers by design (a factor of 3 to 10 for 10 to 100
-blocks); that part is subtracted. So is all growth of a stream whose size the loss forgets, because a norm follows its
-end: a factor of 10,000 in front of a last LayerNorm makes every gradient below it 10,000 times as large as those
-behind it, and the network trains as it would without. Under Adam, growth that the first steps undo (plain networks with BatchNorm calm
-down as soon as they move) only warns, and so does growth at the one place where the stream is handed to a part of
-another size, such as a decoder: the loss may reach what lies below it by another way. Residual networks without a
-norm that start their branches at zero do not explode at all.""",
+Pre-LN, Peri-LN and ResNets have larger gradients in early layers by design (a factor of 3 to 10 for 10 to 100 blocks);
+that part is subtracted. So is all growth of a stream whose size the loss forgets, because a norm follows its end: a
+factor of 10,000 in front of a last LayerNorm makes every gradient below it 10,000 times as large as those behind it,
+and the network trains as it would without. Under Adam, growth that the first steps undo (plain networks with BatchNorm
+calm down as soon as they move) only warns, and so does growth at the one place where the stream is handed to a part of
+another size, such as a decoder: the loss may reach what lies below it by another way. Residual networks without a norm
+that start their branches at zero do not explode at all.""",
     example="""
 ```python
 class Block(nn.Module):                      # the variance of the stream doubles in each block
