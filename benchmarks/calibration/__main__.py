@@ -19,12 +19,14 @@ import torch
 from benchmarks.calibration import results
 from benchmarks.calibration.networks import fresh_networks, networks
 from benchmarks.calibration.newcomers import newcomers
+from benchmarks.calibration.outsiders import outsiders
 from benchmarks.calibration.strangers import strangers
 from benchmarks.calibration.training import CHANCES, AnyNetwork, Outcome, another_chance, outcome
 
 OPTIMIZERS = ("adam", "sgd")
 SETS: dict[str, Callable[[], Sequence[AnyNetwork]]] = {
     "main": networks, "fresh": fresh_networks, "blind": strangers, "blind2": newcomers,
+    "blind3": outsiders,
 }  # fmt: skip
 """The two halves; networks of other depths and another seed; networks of wirings that no rule was developed on."""
 

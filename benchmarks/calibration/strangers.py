@@ -5,6 +5,7 @@ They were written, trained and kept aside before the last change to the rules, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,10 @@ class Stranger:
     seed: int
     dtype: str = "float32"
     half: str = "blind"
+    guess: float = math.nan
+    """Loss of a guess; NaN for that of equally likely classes."""
+    best: float = 0.0
+    """Lowest loss that can be reached."""
 
     @property
     def name(self) -> str:

@@ -56,7 +56,7 @@ def outcome(network: AnyNetwork, optimizer: str) -> Outcome:
     """Train a network with one optimizer; the second learning rate is tried where the first does not pass."""
     best: Outcome | None = None
     for lr in RATES[optimizer][network.family]:
-        found = _train(network, optimizer, lr)
+        found = train_once(network, optimizer, lr)
         if best is None or found.share < best.share:
             best = found
         if best.trained:
@@ -68,11 +68,11 @@ def outcome(network: AnyNetwork, optimizer: str) -> Outcome:
 def another_chance(network: AnyNetwork, number: int) -> Outcome:
     """Train once more with SGD, at two more rates and with more patience."""
     steps, rates = CHANCES[number]
-    found = (_train(network, "sgd", lr, patience=steps, most=steps) for lr in rates[network.family])
+    found = (train_once(network, "sgd", lr, patience=steps, most=steps) for lr in rates[network.family])
     return min(found, key=lambda one: one.share)
 
 
-def _train(
+def train_once(
     network: AnyNetwork, optimizer: str, lr: float, patience: int = NUM_STEPS, most: int = MORE_STEPS
 ) -> Outcome:
     subject = network.subject()
@@ -81,7 +81,7 @@ def _train(
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     step = torch.optim.Adam(parameters, lr) if optimizer == "adam" else torch.optim.SGD(parameters, lr, momentum=0.9)
     torch.manual_seed(0)
-    guess = math.log(_num_classes(network))
+    guess, best = _span(network)
     losses: list[float] = []
     while len(losses) < most:
         batch = next(batches)
@@ -90,7 +90,7 @@ def _train(
         loss.backward()
         step.step()
         losses.append(loss.item())
-        share = sum(losses[-WINDOW:]) / len(losses[-WINDOW:]) / guess
+        share = (sum(losses[-WINDOW:]) / len(losses[-WINDOW:]) - best) / (guess - best)
         if not math.isfinite(share):
             return Outcome(False, math.inf, len(losses), lr)
         if len(losses) > WINDOW and share < PASS_SHARE:
@@ -100,8 +100,11 @@ def _train(
     return Outcome(False, share, len(losses), lr)
 
 
-def _num_classes(network: AnyNetwork) -> int:
-    return 16 if network.family in ("transformer", "recurrent") else 10
+def _span(network: AnyNetwork) -> tuple[float, float]:
+    """Return the loss of a guess and the lowest that can be reached."""
+    if isinstance(network, Stranger) and not math.isnan(network.guess):
+        return network.guess, network.best
+    return math.log(16 if network.family in ("transformer", "recurrent") else 10), 0.0
 
 
 def _endless(batches: list[Any], dtype: str) -> Iterator[Any]:
