@@ -15,6 +15,8 @@ WIDTH, VOCAB, TOKENS = 40, 16, 12
 class Graph(nn.Module):
     """Message passing over one graph of N nodes: mean or sum of the neighbours, or attention over them."""
 
+    links: Tensor
+
     def __init__(self, depth: int, how: str, links_NN: Tensor, *, skip: bool, features: int = 16) -> None:
         super().__init__()
         self.enter = nn.Linear(features, 32)
@@ -83,8 +85,9 @@ class Photo(nn.Module):
         self.stem = nn.Conv2d(3, channels, 4, stride=4)
         self.first = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth))
         self.second = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth))
-        for layer in [*self.first, *self.second]:
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d) and module is not self.stem:
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
         size = {"layerscale": (depth, channels, 1, 1), "skipinit": (depth, 1, 1, 1)}.get(how)
         self.scales = nn.Parameter(torch.full(size, start)) if size else None
         gates = [nn.Linear(channels, channels) for _ in range(depth)] if how == "gates" else []
@@ -124,11 +127,12 @@ class Look(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Attend, then think."""
-        x = x_BTD + self._attention(self.n1(x_BTD))
+        x: Tensor = x_BTD + self._attention(self.n1(x_BTD))
         h = self.n2(x)
         parts = [down(F.gelu(up(h))) for up, down in zip(self.ups, self.downs, strict=True)]
         if self.router is None:
-            return x + parts[0]
+            thought: Tensor = x + parts[0]
+            return thought
         share, best = self.router(h).softmax(-1).topk(2, -1)
         weights = torch.zeros_like(self.router(h)).scatter(-1, best, share)
         return x + (torch.stack(parts, -1) @ weights.unsqueeze(-1)).squeeze(-1)
@@ -143,10 +147,9 @@ class Look(nn.Module):
         far = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
         if self.how == "distance":
             scores = (scores / WIDTH**0.5 - 0.5 * far.abs()).masked_fill(far < 0, -torch.inf)
-        if self.how == "linear":
-            return self.out(scores @ v)  # type: ignore[no-any-return]
         axis = {"queries": -2, "batch": 0}.get(self.how, -1)
-        out: Tensor = self.out(scores.softmax(axis) @ v)
+        weights = scores if self.how == "linear" else scores.softmax(axis)
+        out: Tensor = self.out(weights @ v)
         return out
 
 
@@ -158,24 +161,24 @@ class Reader(nn.Module):
         enter: Factor on the embeddings.
         leave: Factor on the logits.
         cap: Bound of the logits by tanh; 0 for none.
-        half: Whether the stream is halved after every block.
+        halved: Whether the stream is halved after every block.
     """
 
     def __init__(
-        self, blocks: list[nn.Module], *, enter: float = 1.0, leave: float = 1.0, cap: float = 0.0, half: bool = False
+        self, blocks: list[nn.Module], *, enter: float = 1.0, leave: float = 1.0, cap: float = 0.0, halved: bool = False
     ) -> None:
         super().__init__()
         self.words = nn.Embedding(VOCAB, WIDTH)
         self.places = nn.Parameter(torch.randn(TOKENS, WIDTH))
         self.blocks, self.last = nn.ModuleList(blocks), nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCAB)
-        self.enter, self.leave, self.cap, self.half = enter, leave, cap, half
+        self.enter, self.leave, self.cap, self.halved = enter, leave, cap, halved
 
     def forward(self, ids_BT: Tensor) -> Tensor:
         """Predict."""
         x = (self.words(ids_BT) + self.places) * self.enter
         for block in self.blocks:
-            x = block(x) * (0.5 if self.half else 1.0)
+            x = block(x) * (0.5 if self.halved else 1.0)
         out: Tensor = self.head(self.last(x)) * self.leave
         return self.cap * torch.tanh(out / self.cap) if self.cap else out
 

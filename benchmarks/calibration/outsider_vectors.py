@@ -51,14 +51,16 @@ class Stack(nn.Module):
                 nn.init.constant_(layer.bias, bias)
             layer.requires_grad_(number >= frozen)
             if wrap == "weight":
-                layer = parametrizations.weight_norm(layer)
-                nn.init.constant_(layer.parametrizations.weight.original0, gain)  # type: ignore[arg-type]
+                parametrizations.weight_norm(layer)
+                nn.init.constant_(layer.get_parameter("parametrizations.weight.original0"), gain)
             elif wrap == "spectral":
-                layer = parametrizations.spectral_norm(layer)
+                parametrizations.spectral_norm(layer)
             maps.append(layer)
         self.maps = nn.ModuleList(maps)
         self.acts = [ACTIVATIONS[acts[number % len(acts)]] for number in range(depth)]
-        norms = {"": nn.Identity, "layer": lambda: nn.LayerNorm(IN), "batch": lambda: nn.BatchNorm1d(IN)}
+        norms: dict[str, Callable[[], nn.Module]] = {
+            "": nn.Identity, "layer": lambda: nn.LayerNorm(IN), "batch": lambda: nn.BatchNorm1d(IN),
+        }  # fmt: skip
         self.norm, self.scale, self.cut = norms[norm](), scale, cut
         self.head = nn.Linear(width, CLASSES)
 
@@ -77,11 +79,12 @@ class Normless(nn.Module):
 
     def __init__(self, depth: int, how: str) -> None:
         super().__init__()
-        self.first = nn.ModuleList(nn.Linear(IN, IN) for _ in range(depth))
-        self.second = nn.ModuleList(nn.Linear(IN, IN) for _ in range(depth))
+        first = [nn.Linear(IN, IN) for _ in range(depth)]
+        second = [nn.Linear(IN, IN) for _ in range(depth)]
+        self.first, self.second = nn.ModuleList(first), nn.ModuleList(second)
         self.shifts = nn.Parameter(torch.zeros(depth, 2))
         self.head = nn.Linear(IN, CLASSES)
-        for one, two in zip(self.first, self.second, strict=True):
+        for one, two in zip(first, second, strict=True):
             nn.init.kaiming_normal_(one.weight, nonlinearity="relu")
             nn.init.kaiming_normal_(two.weight, nonlinearity="relu")
             with torch.no_grad():
@@ -106,10 +109,11 @@ class Hyper(nn.Module):
     def __init__(self, depth: int, size: float) -> None:
         super().__init__()
         self.codes = nn.Parameter(torch.randn(depth, 8))
-        self.giver = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, IN * IN))
+        first, last = nn.Linear(8, 32), nn.Linear(32, IN * IN)
+        self.giver = nn.Sequential(first, nn.Tanh(), last)
         with torch.no_grad():
-            self.giver[2].weight.normal_(std=size / math.sqrt(32 * 0.4 * IN))
-            self.giver[2].bias.zero_()
+            last.weight.normal_(std=size / math.sqrt(32 * 0.4 * IN))
+            last.bias.zero_()
         self.head = nn.Linear(IN, CLASSES)
 
     def forward(self, x_BD: Tensor) -> Tensor:
@@ -141,6 +145,7 @@ class Experts(nn.Module):
             if self.hard:
                 best = share.argmax(-1)
                 share = F.one_hot(best, share.shape[-1]) * share
+            assert isinstance(layers, nn.ModuleList)
             f = torch.stack([F.relu(layer(h)) for layer in layers], -1) @ share.unsqueeze(-1)
             x = x + f.squeeze(-1) if self.skip else f.squeeze(-1)
         out: Tensor = self.head(x)
@@ -174,10 +179,11 @@ class Waves(nn.Module):
     def __init__(self, depth: int, w0: float, *, right: bool, width: int = 48) -> None:
         super().__init__()
         sizes = [2] + [width] * depth
-        self.maps = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        maps = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+        self.maps = nn.ModuleList(maps)
         self.w0, self.head = w0, nn.Linear(width, 1)
         if right:
-            for number, layer in enumerate(self.maps):
+            for number, layer in enumerate(maps):
                 bound = 1 / 2 if number == 0 else math.sqrt(6 / width) / w0
                 nn.init.uniform_(layer.weight, -bound, bound)
 

@@ -69,7 +69,7 @@ def _stacks() -> Iterator[Stranger]:
 
 def _kinds() -> Iterator[Stranger]:
     task = noisy_templates((48,), 10, 64)
-    for number, (label, depth, make) in enumerate((
+    plain: tuple[tuple[str, int, Make], ...] = (
         ("fixup", 30, partial(Normless, 30, "fixup")), ("normless-he", 30, partial(Normless, 30, "he")),
         ("normless-faint", 20, partial(Normless, 20, "faint")),
         ("hyper", 5, partial(Hyper, 5, 1.4)), ("hyper-small", 9, partial(Hyper, 9, 0.2)),
@@ -80,28 +80,29 @@ def _kinds() -> Iterator[Stranger]:
         ("experts-hard-bare", 9, partial(Experts, 9, hard=True, skip=False)),
         ("tied", 10, partial(Tied, 10, 0.7)), ("tied-chaotic", 40, partial(Tied, 40, 4.0)),
         ("tied-damped", 30, partial(Tied, 30, 0.9, damped=True)), ("tied-norm", 20, partial(Tied, 20, 1.5, norm=True)),
-    )):  # fmt: skip
+    )  # fmt: skip
+    for number, (label, depth, make) in enumerate(plain):
         yield _one("mlp", label, depth, make, task, 231 + number)
     for number, (label, depth, w0, right) in enumerate((
         ("waves", 4, 8.0, True), ("waves-fast", 5, 30.0, False), ("waves-slow", 9, 0.3, False),
     )):  # fmt: skip
-        make = partial(Waves, depth, w0, right=right)
-        yield _one("mlp", label, depth, make, tasks.heights(), 251 + number, guess=1.0)
+        waves = partial(Waves, depth, w0, right=right)
+        yield _one("mlp", label, depth, waves, tasks.heights(), 251 + number, guess=1.0)
     for number, (label, depth, bounded, gain) in enumerate((
         ("flow", 6, True, 1.0), ("flow-open", 8, False, 1.0), ("flow-open-large", 16, False, 8.0),
     )):  # fmt: skip
-        make = partial(Flow, depth, bounded=bounded, gain=gain)
-        yield _one("mlp", label, depth, make, tasks.density(), 255 + number, guess=1.0)
+        flow = partial(Flow, depth, bounded=bounded, gain=gain)
+        yield _one("mlp", label, depth, flow, tasks.density(), 255 + number, guess=1.0)
     for number, (label, depth, act, factor) in enumerate((
         ("twins", 3, "gelu", 10.0), ("twins-flat", 3, "gelu", 0.1), ("twins-sigmoid", 9, "sigmoid", 10.0),
     )):  # fmt: skip
-        make = partial(Twins, depth, act, factor)
-        yield _one("mlp", label, depth, make, tasks.pairs(), 261 + number, guess=math.log(32))
+        twins = partial(Twins, depth, act, factor)
+        yield _one("mlp", label, depth, twins, tasks.pairs(), 261 + number, guess=math.log(32))
     for number, (label, depth, neck, act, squash) in enumerate((
         ("neck", 2, 8, "gelu", 1.0), ("neck-sigmoid", 7, 8, "sigmoid", 1.0), ("neck-squashed", 2, 8, "gelu", 1e-4),
     )):  # fmt: skip
-        make = partial(Neck, depth, neck, act, squash=squash)
-        yield _one("mlp", label, 2 * depth + 1, make, tasks.cleaned((48,), 64), 265 + number, guess=1.0)
+        hourglass = partial(Neck, depth, neck, act, squash=squash)
+        yield _one("mlp", label, 2 * depth + 1, hourglass, tasks.cleaned((48,), 64), 265 + number, guess=1.0)
 
 
 def _losses() -> Iterator[Stranger]:
@@ -136,8 +137,8 @@ def _pictures() -> Iterator[Stranger]:
         ("he-no-norm", 24, "none", True, 0.0), ("gates", 8, "gates", True, 0.0),
         ("gates-shut", 8, "gates", False, -6.0), ("gates-shut-skip", 8, "gates", True, -10.0),
     )):  # fmt: skip
-        make = partial(Photo, depth, how, skip=skip, start=start)
-        yield _one("convolutional", label, depth, make, task, 301 + number)
+        photo = partial(Photo, depth, how, skip=skip, start=start)
+        yield _one("convolutional", label, depth, photo, task, 301 + number)
 
 
 def _graphs() -> Iterator[Stranger]:
@@ -162,7 +163,7 @@ def _tokens() -> Iterator[Stranger]:
         ("enter-faint", 4, "dot", scale, {"enter": 1e-5}, {}), ("enter-loud", 4, "dot", scale, {"enter": 300.0}, {}),
         ("leave-faint", 4, "dot", scale, {"leave": 1e-4}, {}), ("leave-loud", 4, "dot", scale, {"leave": 300.0}, {}),
         ("cap", 4, "dot", scale, {"cap": 30.0}, {}), ("cap-low", 4, "dot", scale, {"cap": 0.05}, {}),
-        ("halved", 24, "dot", scale, {"half": True}, {}),
+        ("halved", 24, "dot", scale, {"halved": True}, {}),
     )  # fmt: skip
     for number, (label, depth, how, factor, around, inside) in enumerate(rows):
         make = partial(_read, depth, how, factor, around, inside)

@@ -62,8 +62,9 @@ class Scaled(nn.Module):
 
     def __init__(self, wiring: str, norm: str, place: str, factor: float, depth: int, bias: bool) -> None:
         super().__init__()
-        self.maps = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=bias) for _ in range(depth))
-        for layer in self.maps:
+        maps = [nn.Linear(WIDTH, WIDTH, bias=bias) for _ in range(depth)]
+        self.maps = nn.ModuleList(maps)
+        for layer in maps:
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         at = {"first": 0, "middle": depth // 2, "last": depth - 1}.get(place)
         factors = [factor ** (1 / depth) if at is None else factor if i == at else 1.0 for i in range(depth)]
