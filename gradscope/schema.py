@@ -63,6 +63,7 @@ OBSERVATIONS: dict[str, str] = {
     "attention_entropy": "mean entropy of attention rows divided by log(number of keys)",
     "attention_logit_max": "largest attention logit before the softmax",
     "activation_peak": "largest absolute value of a stream station divided by its root mean square",
+    "start_rows_share": "norm of the gradient at the stream's start with faint rows weighted by size, over the whole",
     "grad_zeros": "fraction of gradient elements that are exactly zero",
     "underflow_fp16": "fraction of non-zero gradient elements below 2^-25 at the loss scale used",
     "underflow_e5m2": "fraction of non-zero gradient elements below 2^-17",

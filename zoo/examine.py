@@ -16,8 +16,9 @@ from gradscope.probe import measure
 from gradscope.probe.restore import ModelState, RandomState
 from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Session
-from gradscope.probe.settings import ProbeSettings
-from gradscope.rules import diagnose
+from gradscope.probe.settings import DEFAULT_WATCHED_STEPS, ProbeSettings
+from gradscope.record import Recording
+from gradscope.rules import Diagnosis, diagnose
 from gradscope.target import load
 from gradscope.target.subject import Subject
 from zoo.catalog import Entry
@@ -48,9 +49,10 @@ def examine(entry: Entry, num_steps: int, limit_s: float) -> Row:
 def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
     subject = load(entry.target, arguments=entry.arguments, seed=0)
     unchanged = _unchanged(subject)
-    watched = tuple(step for step in (0, 3, 10) if step < num_steps)
-    recording = measure(subject, ProbeSettings(num_steps=num_steps, watched_steps=watched))
-    diagnosis = diagnose(recording)
+    recording, diagnosis = _judged(subject, num_steps)
+    whole = ProbeSettings().num_steps
+    if num_steps < whole and any(finding.severity == "error" for finding in diagnosis.findings):
+        recording, diagnosis = _judged(subject, whole)  # an alarm counts as far as `gradscope inspect` raises it
     sites = list(recording.rows("sites"))
     kinds = Counter(str(site["kind"]) for site in sites)
     return {
@@ -61,6 +63,12 @@ def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
         "errors": " ".join(sorted({f.code for f in diagnosis.findings if f.severity == "error"})),
         "hidden": "; ".join(str(row["what"]) for row in recording.rows("confessions"))[:HIDDEN_CHARACTERS],
     }
+
+
+def _judged(subject: Subject, num_steps: int) -> tuple[Recording, Diagnosis]:
+    watched = tuple(step for step in DEFAULT_WATCHED_STEPS if step < num_steps)
+    recording = measure(subject, ProbeSettings(num_steps=num_steps, watched_steps=watched))
+    return recording, diagnose(recording)
 
 
 def _unchanged(subject: Subject) -> bool:

@@ -59,7 +59,8 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             _line("all", _Tally(rows)),
             "",
             "*Unchanged*: loss, every gradient and every buffer of a watched step are bitwise those of a bare step.",
-            "*False alarm*: an error-level finding on an architecture at its standard initialisation.",
+            "*False alarm*: an error-level finding on an architecture at its standard initialisation, as "
+            "`gradscope inspect` raises it.",
             "",
             *_section("Not as it should be", "| target | what | why |", "|---|---|---|", wrong),
             *_section("Does not run", "| target | reason |", "|---|---|", stopped),

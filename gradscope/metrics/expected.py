@@ -37,4 +37,5 @@ def _of_stream(facts: Facts, profile: DepthProfile) -> tuple[float, ...] | None:
         while passed and passed[-1] <= station.row:
             above -= growth[passed.pop()]
         expected.append(above)
+    expected[0] += facts.faint_rows_decades(profile.step)
     return tuple(value - expected[-1] for value in expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -85,9 +86,19 @@ class WithSites(Measured):
         return frozenset(found)
 
     def predicted_decades(self, step: int) -> float | None:
-        """Return D_pred of the stream law at a step, in decades."""
-        return predicted_decades(
+        """Return D_pred at a step, in decades: of the stream law, and of rows of the start that are next to nothing."""
+        law = predicted_decades(
             SiteGrowth(site.normalised, site.skip_norm, site.out_norm, site.skip_scale)
             for site in self.sites_at(step)
             if site.on_stream and site.counted
         )
+        return None if law is None else law + self.faint_rows_decades(step)
+
+    def faint_rows_decades(self, step: int) -> float:
+        """Return how much larger rows of next to nothing make the gradient at the stream's start, in decades.
+
+        The stream law for each row instead of for all together: a branch that normalises a row multiplies its gradient
+        by ||out|| / ||skip|| of that row.
+        """
+        share = next(iter(self.observed("start_rows_share", step).values()), 1.0)
+        return -math.log10(share) if 0.0 < share < 1.0 else 0.0

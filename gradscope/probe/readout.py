@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.signals.observer import Histogram, Observation
 from gradscope.probe.structure.stations import Station
-from gradscope.probe.structure.streams import SiteNumbers, StationNumbers
+from gradscope.probe.structure.streams import SiteNumbers, StationNumbers, StreamWatch
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.rows import Handle
 from gradscope.probe.watching.tables import Tables
@@ -95,6 +95,14 @@ def write_stream(
         if row is not None
     ]
     tables.add_rows("stream_stats", rows, ("station", "num_elements", "forward_norm", "grad_norm"), step=step)
+    _write_start(tables, step, stream, number)
+
+
+def _write_start(tables: Tables, step: int, stream: StreamWatch, number: Number) -> None:
+    assert stream.flows is not None
+    weighted, whole = number(stream.flows.weighted_start), number(next(iter(stream.flows.stations), None))
+    if weighted is not None and whole and math.isfinite(whole):
+        tables.add("observations", step=step, metric="start_rows_share", module="", call=0, value=weighted / whole)
 
 
 _SITE_COLUMNS = (

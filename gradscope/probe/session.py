@@ -26,6 +26,7 @@ from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.jacobian import StreamEnd
 from gradscope.probe.signals.observer import Addition, StepContext, first_tensor
 from gradscope.probe.signals.passes import Passes
+from gradscope.probe.structure.faint_rows import row_weights
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.eager import compiled_modules, eagerly, undisturbed
@@ -189,7 +190,7 @@ class Session:
             if (call.module, call.call) in wanted:
                 tensor = first_tensor(output)
                 if tensor is not None and tensor.requires_grad:
-                    ends[call.module, call.call] = StreamEnd.of(tensor)
+                    ends[call.module, call.call] = StreamEnd.of(tensor, row_weights(tensor.detach()))
 
         tracker = CallTracker(self.model)
         tracker.listeners.append(Listener(left=left))

@@ -101,6 +101,8 @@ def ground_of(finding: Finding) -> Ground | None:
     share = finding.evidence.get("share_of_parameters")
     if finding.code == "GS105" and isinstance(share, float) and share >= HALF:
         weight = max(weight, RISK)
+    if finding.evidence.get("at_risk"):
+        weight = max(weight, RISK)
     if (isinstance(share, float) and share < HALF) or finding.evidence.get("may_recover"):
         weight = min(weight, RISK)
     if finding.evidence.get("at_one_place"):

@@ -15,6 +15,9 @@ from gradscope.rules.lasting import lasting_growth
 from gradscope.rules.numbers import count, factor, signed
 from gradscope.rules.with_depth import FEWEST_BLOCKS, levels_in_force, slope_evidence, when
 
+FAINT_DECADES = 1.0
+"""Decades (log10) of what is explained that come from faint tokens, to name these instead of the growing stream."""
+
 
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Compare the excess at the first and the last watched step with the optimizer's levels; the worse one counts."""
@@ -41,7 +44,9 @@ def _finding(
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)
-    explained = f", of which the growing stream explains {predicted:.1f}" if predicted and predicted > 0 else ""
+    faint = facts.faint_rows_decades(profile.step) >= FAINT_DECADES
+    why = "tokens that start at next to nothing explain" if faint else "the growing stream explains"
+    explained = f", of which {why} {predicted:.1f}" if predicted and predicted > 0 else ""
     alone = f", {place.jump_decades or 0:.1f} of them in `{module}` alone" if place.alone else ""
     per_block = ""
     if slope and not place.alone:
@@ -110,8 +115,9 @@ DOC = RuleDoc(
     measures="""
 The excess of D = log10(‖g₀‖ / ‖g_L‖) over what the stream's own growth must cause, in decades. In a Pre-LN network
 each branch normalises its input, so its Jacobian is proportional to 1/‖x‖ and the gradient grows by ‖out‖/‖skip‖ at
-every addition: D_pred = 0.5·log10(v_L/v_0), with v the variance of the residual stream. gradscope measures both sides
-and judges the difference.""",
+every addition: D_pred = 0.5·log10(v_L/v_0), with v the variance of the residual stream. A token that starts at next to
+nothing (padding, a class token of zeros) grows by more than the others: its row of g₀ is weighted by its size.
+gradscope measures both sides and judges the difference.""",
     why="""
 When every block multiplies the gradient, the first layers receive updates far too large for them while the last ones
 hardly move; clipping then scales the whole network by what its first layer does. In half precision the lower layers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradscope.metrics.depth import Cliff, DepthProfile
+from gradscope.metrics.expected import expected_decades
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at, station_module
@@ -21,7 +23,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     steepest, profile = facts.cliff, facts.profile
     if steepest is None or profile is None:
         return []
-    excess, spread = steepest.excess_decades, max(steepest.spread_decades, LEAST_SPREAD_DECADES)
+    excess, spread = _unexplained(facts, profile, steepest), max(steepest.spread_decades, LEAST_SPREAD_DECADES)
     if abs(excess) < thresholds["decades"] or abs(excess) < thresholds["spreads"] * spread:
         return []
     station = profile.stations[steepest.index]
@@ -49,6 +51,15 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
             station.call,
         )
     ]
+
+
+def _unexplained(facts: Facts, profile: DepthProfile, steepest: Cliff) -> float:
+    """Return the decades by which a jump goes beyond the other blocks' and, where it grows, beyond the stream law."""
+    excess, law = steepest.excess_decades, expected_decades(facts, profile)
+    if law is None or excess <= 0.0:
+        return excess
+    below = next(below for below, above in profile.blocks if above == steepest.index)
+    return max(excess - max(law[below] - law[steepest.index], 0.0), 0.0)
 
 
 DOC = RuleDoc(

@@ -25,7 +25,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     ratios = [(p, ratio) for p, ratio in updates_at_last_step(facts) if not _damped(facts, p)]
     still = [p for p, _ in ratios if _never_moves(facts, p)]
     if still:
-        return [_still(facts, still, len(ratios))]
+        return [_still(facts, still, len(ratios), thresholds["followed_share"])]
     usual = middle(ratio for _, ratio in ratios)
     if usual is None or usual >= thresholds["update_to_weight"]:
         return []
@@ -63,50 +63,69 @@ def _damped(facts: Facts, parameter: Parameter) -> bool:
     return "adam" in facts.optimizer and kept is not None and kept < ALL_DAMPED
 
 
+def _followed(facts: Facts) -> float:
+    """Return the share of the squared gradient, at the last step, that lies at parameters which ever change."""
+    gradients = facts.parameter_gradients[max(facts.update_norms)]
+    squares = {p.row: (gradients.get(p.row) or 0.0) ** 2 for p in facts.trainable}
+    followed = sum(square for row, square in squares.items() if any(u.get(row) for u in facts.update_norms.values()))
+    return followed / (sum(squares.values()) or 1.0)
+
+
 def _never_moves(facts: Facts, parameter: Parameter) -> bool:
     updates = [facts.update_norms[step].get(parameter.row) for step in facts.update_norms]
     return any(update is not None for update in updates) and not any(updates)
 
 
-def _still(facts: Facts, still: Sequence[Parameter], total: int) -> Finding:
+def _still(facts: Facts, still: Sequence[Parameter], total: int, least: float) -> Finding:
     half = [p for p in still if p.dtype.removeprefix("torch.") in ("float16", "bfloat16")]
     module = common_module(covering_modules(facts, [p.name for p in still]))
-    share = share_of(still, facts.trainable)
+    followed, share = _followed(facts), share_of(still, facts.trainable)
+    lost = len(half) == len(still) and share >= HALF
     return finding_at(
         facts,
         "GS502",
-        "error" if share >= HALF and steps_are_real(facts) else "warning",
+        "error" if (lost or not followed) and steps_are_real(facts) else "warning",
         module,
         f"{len(still)} of {total} weight matrices ({listed([p.name for p in still])}) get a gradient and do not "
-        "change by a single bit.",
+        f"change by a single bit{_rest(followed)}.",
         {
             "unchanged": len(still),
             "of": total,
             "half_precision": len(half),
             "share_of_parameters": share,
-            "may_recover": len(still) < total,
+            "followed_share": followed,
+            "threshold_followed_share": least,
+            "may_recover": followed > 0.0,
+            "at_risk": followed < least,
         },
         (
             "In half precision an update below half a unit in the last place is lost: keep float32 master "
             "weights, or use stochastic rounding."
             if len(half) == len(still)
-            else "Check that the optimizer holds these parameters (it may have been built before they were replaced) "
-            "and that the learning rate is not zero."
+            else "If they are not to learn, freeze them with requires_grad_(False), which saves their backward pass. "
+            "If they are, check that the optimizer holds them (it may have been built before they were replaced) and "
+            "that their learning rate is not zero."
         ),
     )
+
+
+def _rest(followed: float) -> str:
+    return f"; what changes has {followed:.1%} of the squared gradient" if followed else ""
 
 
 DOC = RuleDoc(
     measures="""
 ‖W_after − W_before‖ / ‖W‖ of every weight matrix with a gradient, of the steps that the optimizer really took:
-whether any matrix never changes, and whether the median ratio is too small. An error where matrices with half of the
-parameters never change, or where the small step is the optimizer's own: not that of a warm-up, whose rate rises, nor
-that of plain SGD in the inspection's own loop, which depends on the scale of the loss.""",
+whether any matrix never changes, and whether the median ratio is too small. An error where nothing changes, where half
+precision swallows the steps of half of the weights, or where the small step is the optimizer's own: not that of a
+warm-up, whose rate rises, nor that of plain SGD in the inspection's own loop, which depends on the scale of the loss.
+Where only a part changes, the verdict asks how much of the gradient that part has.""",
     why="""
 A parameter that the optimizer does not hold (it was built before a layer was replaced), a learning rate of zero, or
 an update that rounds away in half precision: the gradient is perfect and nothing is learnt.""",
     false_positives="""
-The first steps of a warm-up that starts at zero. Layers held back on purpose by their own learning rate of zero.""",
+The first steps of a warm-up that starts at zero. Layers held back on purpose: a head trained alone on a backbone that
+nobody froze learns as far as the backbone's features go, and warns.""",
     example="""
 ```python
 optimizer = torch.optim.Adam(model.parameters())
@@ -124,7 +143,7 @@ RULE = Rule(
     name="no-update",
     severity="warning",
     summary="Weights get a gradient and the optimizer does not change them, or hardly.",
-    thresholds=(levels.SMALL_UPDATE,),
+    thresholds=(levels.SMALL_UPDATE, levels.FOLLOWED_GRADIENT),
     check=check,
     doc=DOC,
 )

@@ -144,9 +144,25 @@ def test_the_table_of_rates_says_what_the_level_says_of_it():
 def test_an_optimizer_that_moves_nothing_decides_the_verdict():
     assert diagnose(updated(0.0)).verdict == "will-not-train"
     assert diagnose(updated(1e-8)).verdict == "at-risk"
-    some = edit(updated(0.1), "parameter_stats", "update_norm", lambda row: row["update_norm"] * (row["parameter"] < 2))
-    assert [(f.severity, f.evidence["may_recover"]) for f in found(some, "GS502")] == [("error", True)]
-    assert diagnose(some).verdict == "at-risk"
+
+
+def only(row, recording, share):
+    """Only one parameter changes, and it has this share of the squared gradient."""
+    others = len(recording.tables["parameters"]["name"]) - 1
+    still = edit(recording, "parameter_stats", "update_norm", lambda at: at["update_norm"] * (at["parameter"] == row))
+    return edit(still, "parameter_stats", "grad_norm",
+                lambda at: (share if at["parameter"] == row else (1 - share) / others) ** 0.5)  # fmt: skip
+
+
+def test_a_head_trained_alone_is_a_risk_only_with_next_to_nothing_of_the_gradient():
+    """Of 9 networks whose optimizer held less than 2 % of the gradient none began to learn, of 90 others half did."""
+    (finding,) = found(only(0, updated(1e-3), 0.3), "GS502")
+    assert (finding.severity, finding.evidence["followed_share"]) == ("warning", pytest.approx(0.3))
+    assert "requires_grad_(False)" in finding.advice
+    assert "30.0% of the squared gradient" in finding.message
+    assert diagnose(only(0, updated(1e-3), 0.3)).verdict == "will-train"
+    assert [f.severity for f in found(only(0, updated(1e-3), 0.01), "GS502")] == ["warning"]
+    assert diagnose(only(0, updated(1e-3), 0.01)).verdict == "at-risk"
 
 
 def test_small_steps_of_a_warm_up_or_of_a_small_loss_are_no_error():

@@ -45,18 +45,26 @@ _BATCH_SHARE = 4
 class StreamEnd:
     """One end of the stream in a live graph: the gradient edge taken when the tensor was made, and its form.
 
-    The edge, unlike the tensor, still means the same place after the tensor has been changed in place.
+    The edge, unlike the tensor, still means the same place after the tensor has been changed in place. `weights` are
+    those of its rows, where some are next to nothing.
     """
 
     edge: GradientEdge
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
+    weights: Tensor | None = None
 
     @classmethod
-    def of(cls, tensor: Tensor) -> StreamEnd:
+    def of(cls, tensor: Tensor, weights: Tensor | None = None) -> StreamEnd:
         """Take the place of a tensor that requires grad, as it is now."""
-        return cls(get_gradient_edge(tensor), tuple(tensor.shape), tensor.dtype, tensor.device)
+        return cls(get_gradient_edge(tensor), tuple(tensor.shape), tensor.dtype, tensor.device, weights)
+
+    @property
+    def size(self) -> float:
+        """Elements, those of rows with less than the full weight left out."""
+        full = 1.0 if self.weights is None else float((self.weights == 1.0).double().mean())
+        return math.prod(self.shape) * full
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,7 @@ def anisotropy(
     num_samples = end.shape[0] if end.shape and start.shape[:1] == end.shape[:1] else 1
     cotangents = (_cotangent(end, generator, num_samples) for _ in range(num_draws))
     q_KS = torch.stack([_energies(start, end, v, num_samples) for v in cotangents])
-    size_end, size_start = math.prod(end.shape) / num_samples, math.prod(start.shape) / num_samples
+    size_end, size_start = math.prod(end.shape) / num_samples, start.size / num_samples
     kappas, gain = _kappas(q_KS, size_end, size_start)
     reason = ""
     if not math.isfinite(gain):
@@ -171,6 +179,8 @@ def _energies(start: StreamEnd, end: StreamEnd, cotangent: Tensor, num_samples: 
     grad = pull_back(end.edge, start.edge, cotangent)
     if grad is None:
         return torch.zeros(num_samples, dtype=torch.float64)
+    if start.weights is not None:
+        grad = grad * start.weights
     pulled = torch.linalg.vector_norm(grad.detach().reshape(num_samples, -1), dim=1, dtype=torch.float64)
     energies: Tensor = pulled**2 / (cotangent.numel() // num_samples)  # |v|^2 is the number of its elements
     return energies.cpu()

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gradscope.probe.structure.faint_rows import row_weights
 from gradscope.probe.structure.functions import SUMS
 from gradscope.probe.structure.notes import Notes, sequence_now, sum_sequence
 from gradscope.probe.structure.places import Span
@@ -31,6 +32,9 @@ Key = tuple[str, int, int]
 Place = tuple[str, str | None, int | None]
 """Where an addition is written: (module, file, line)."""
 
+_FIRST = 8
+"""Additions of a forward whose terms are looked at row by row: what an embedding adds up, and the first branch's."""
+
 
 @dataclass(slots=True)
 class Addition:
@@ -44,6 +48,7 @@ class Addition:
         line: The line in that file.
         terms: Handles of the norms of its terms as they are added, by their position among the operation's inputs.
         out: Handle of the norm of the sum.
+        weights: Those of the rows of its terms (see `faint_rows`), of the forward's first additions.
         readable: Its values may be read; they must not inside of a functorch transform.
     """
 
@@ -54,6 +59,7 @@ class Addition:
     line: int | None = None
     terms: tuple[int | None, ...] = ()
     out: int | None = None
+    weights: tuple[torch.Tensor | None, ...] = ()
     readable: bool = True
 
     @property
@@ -168,6 +174,8 @@ class AdditionRecorder(OwnMode):
         terms = terms_in(name, args, kwargs)
         wanted = self._rows is not None and len(terms) > 1 and self._wants(addition, terms)
         if wanted:
+            if len(self.by_key) < _FIRST:
+                addition.weights = tuple([row_weights(term.detach()) for term in terms])
             self.by_key[key] = addition
             if self.onlooker is not None:
                 self.onlooker(addition, terms)

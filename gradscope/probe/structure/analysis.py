@@ -114,7 +114,17 @@ def attach(structure: Structure, rows: Rows) -> Flows:
     """Listen to the gradients of a structure that was just analysed, until `Flows.remove` is called."""
     assert structure.nodes or not structure.stations, "the structure's graph was released"
     stations = [(station.node, station.output_nr) for station in structure.stations]
-    return Flows(structure.nodes, structure.plans, stations, rows)
+    return Flows(structure.nodes, structure.plans, stations, rows, _start_weights(structure))
+
+
+def _start_weights(structure: Structure) -> torch.Tensor | None:
+    """Return the weights of the rows with which the stream starts: those of its first addition's skip."""
+    if not structure.stations or structure.stations[0].kind != "start":
+        return None
+    first = next((site for site in structure.sites if site.depth is not None), None)
+    if first is None or first.addition is None:
+        return None
+    return dict(enumerate(first.addition.weights)).get(first.positions[0])
 
 
 def _parameters(graph: Graph, dominators: Dominators, names: Mapping[int, str]) -> frozenset[str]:

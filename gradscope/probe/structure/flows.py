@@ -119,16 +119,25 @@ class Flows:
         plans: What to listen to for each site; None for sites without a graph.
         stations: Node and output number of each station.
         rows: Where the numbers go.
+        start_weights: Weights of the rows of the first station (see `faint_rows`).
     """
 
     def __init__(
-        self, nodes: Mapping[int, Any], plans: Sequence[Plan | None], stations: Sequence[tuple[Any, int]], rows: Rows
+        self,
+        nodes: Mapping[int, Any],
+        plans: Sequence[Plan | None],
+        stations: Sequence[tuple[Any, int]],
+        rows: Rows,
+        start_weights: torch.Tensor | None = None,
     ) -> None:
         self.sites: list[SiteFlow] = []
         self.stations: list[Handle | None] = [None] * len(stations)
+        self.weighted_start: Handle | None = None
+        """Norm of the gradient at the first station with its rows weighted."""
         self.listening = True
         """Whether the gradients that pass now are those of the training step."""
         self._rows = rows
+        self._start_weights = start_weights
         self._hooks: list[RemovableHandle] = []
         self._kept: dict[int, torch.Tensor] = {}
         self._keep = False
@@ -161,6 +170,7 @@ class Flows:
             hook.remove()
         self._hooks.clear()
         self._kept.clear()
+        self._start_weights = None
         for flow in self.sites:
             flow.release()
             flow.shared = ()
@@ -217,6 +227,9 @@ class Flows:
         if self._keep:
             gradient = self._kept[number] = _plus(self._kept.get(number), gradient)
         self.stations[number] = self._rows.norm(gradient)
+        weights = self._start_weights
+        if number == 0 and weights is not None and weights.shape[:-1] == gradient.shape[:-1]:
+            self.weighted_start = self._rows.norm(gradient * weights)
 
 
 def _plus(total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
