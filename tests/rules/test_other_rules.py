@@ -155,7 +155,7 @@ def only(row, recording, share):
 
 
 def test_a_head_trained_alone_is_a_risk_only_with_next_to_nothing_of_the_gradient():
-    """Of 9 networks whose optimizer held less than 2 % of the gradient none began to learn, of 90 others half did."""
+    """Of 9 networks whose optimizer held less than 2 % of the gradient none began to learn (parts.csv)."""
     (finding,) = found(only(0, updated(1e-3), 0.3), "GS502")
     assert (finding.severity, finding.evidence["followed_share"]) == ("warning", pytest.approx(0.3))
     assert "requires_grad_(False)" in finding.advice
@@ -163,6 +163,16 @@ def test_a_head_trained_alone_is_a_risk_only_with_next_to_nothing_of_the_gradien
     assert diagnose(only(0, updated(1e-3), 0.3)).verdict == "will-train"
     assert [f.severity for f in found(only(0, updated(1e-3), 0.01), "GS502")] == ["warning"]
     assert diagnose(only(0, updated(1e-3), 0.01)).verdict == "at-risk"
+
+
+def test_the_table_of_parts_says_what_the_level_says_of_it():
+    with (Path(__file__).parents[2] / "benchmarks/calibration/parts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    least = levels.FOLLOWED_GRADIENT.value
+    below = [float(row["loss_share"]) for row in rows if float(row["followed_share"]) < least]
+    above = [float(row["loss_share"]) < 0.5 for row in rows if float(row["followed_share"]) >= least]
+    assert (len(below), len(above), sum(above)) == (9, 91, 52)
+    assert min(below) > 0.93
 
 
 def test_small_steps_of_a_warm_up_or_of_a_small_loss_are_no_error():
