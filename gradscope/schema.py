@@ -81,6 +81,7 @@ OBSERVATIONS: dict[str, str] = {
     "unit_spread": "how far neighbouring rows of a weight that starts with equal rows, or of its gradient, differ",
     "probabilities_as_logits": "fraction of rows handed to a (log-)softmax or logit loss that are probabilities",
     "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
+    "logit_spread": "root mean square difference of the logits a cross-entropy gets between samples (or tokens)",
     "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
     "couples_samples": "share of one sample's gradient that reaches other samples; 1 for a norm over the batch",
     "jacobian_passes": "backward passes, on a part of the batch, that the Jacobian anisotropy took: its cost",

@@ -22,6 +22,11 @@ LEAST_COUPLING = 1e-6
 """Share of a sample's gradient at other samples (fraction) below which it is the rounding of float32 (1e-14)."""
 
 
+DIVERGED_RATIO = 100.0
+"""Loss at a later step over that at the first beyond which plain SGD has left the network that was built; one that is
+still to be trained rises tenfold at most."""
+
+
 class Facts(WithSites):
     """A recording, indexed, with every metric the rules share; nothing is computed before it is asked for."""
 
@@ -53,8 +58,17 @@ class Facts(WithSites):
 
     @cached_property
     def later_profile(self) -> DepthProfile | None:
-        """The profile at the last watched step; None where there is only one."""
-        return self.profiles[max(self.profiles)] if len(self.profiles) > 1 else None
+        """The profile at the last watched step; None where there is only one, or where plain SGD has diverged by then.
+
+        At the rate of the inspection it does for any network whose loss is multiplied: what is left is another network.
+        """
+        if len(self.profiles) < 2:  # noqa: PLR2004 - the first and a later one
+            return None
+        last = self.profiles[max(self.profiles)]
+        if self.rescales_gradients or self.provenance.own_loop:
+            return last
+        first, later = self.losses.get(min(self.profiles)), self.losses.get(last.step)
+        return None if first and later and later > DIVERGED_RATIO * first else last
 
     @cached_property
     def judged_profiles(self) -> tuple[DepthProfile, ...]:

@@ -18,7 +18,7 @@ class Weight:
     Attributes:
         error: Weight of an error: 2 will not train, 1 at risk.
         warning: Weight of a warning: two halves make a risk.
-        reason: The reason in plain words, with {module}.
+        reason: The reason in plain words, with {module}, and {whats} (samples or tokens) that are alike.
         mild: The same where it is a risk and not the end; "" where one sentence does for both.
     """
 
@@ -58,7 +58,8 @@ WEIGHTS: dict[str, Weight] = {
         "The gradient is far larger in the first layers ({module}) than in the last: no one rate suits all.",
     ),
     "GS103": Weight(1, 0.5, "One block ({module}) loses or adds far more gradient than all others."),
-    "GS104": Weight(2, 1, "A NaN or infinity arises in {module}, and it will spread to every weight."),
+    "GS104": Weight(2, 0.25, "A NaN or infinity arises in {module}, and it will spread to every weight.",
+                    "Plain SGD diverges at the rate of the inspection, which may not suit the size of this loss."),
     "GS105": Weight(2, 0.5, "No gradient gets back through {module}, and no optimizer step will change that.",
                     "No gradient gets back through {module}; the rest of the model learns without it."),
     "GS106": Weight(2, 0.25, "No gradient can reach {module} although it is meant to learn: the graph is cut.",
@@ -68,14 +69,17 @@ WEIGHTS: dict[str, Weight] = {
     "GS108": Weight(2, 0.5, "So few directions carry the gradient back that most of what lower layers need is lost."),
     "GS110": Weight(2, 0.5, "The weights (from {module} on) are all but zero and stay so: nothing passes through them.",
                     "The weights (from {module} on) start all but zero, so that learning begins late."),
+    "GS111": Weight(2, 1, "The answers of the model hardly depend on its layers, so that none of them learns.",
+                    "The answers of the model are of a size that the loss can do little with: learning begins late."),
     "GS203": Weight(1, 0.5, "The branch of {module} cancels the skip it is added to."),
     "GS205": Weight(1, 0.5, "A stack this deep is hard to train without skips."),
-    "GS301": Weight(2, 0.5, "By the last layer all tokens look the same, so the model cannot tell them apart."),
+    "GS301": Weight(2, 0.5, "By the last layer all {whats} look the same, so the model cannot tell them apart."),
     "GS305": Weight(1, 0.25, "Attention in {module} gets almost no gradient for where to look."),
     "GS307": Weight(1, 1, "Attention in {module} normalises over the wrong axis, so samples or heads leak into it."),
     "GS308": Weight(1, 0.5, "The units of {module} are all alike and stay so: the layer can do no more than one unit."),
     "GS401": Weight(2, 1, "The gradients are too small for float16 and round to zero."),
     "GS402": Weight(1, 0.5, "The output of {module} is too large for float16."),
+    "GS405": Weight(2, 0, "The gradients are so small that Adam's epsilon takes all but a little of every step."),
     "GS501": Weight(1, 0.5, "Each step replaces so much of the weights that training will jump."),
     "GS502": Weight(2, 0.5, "The optimizer does not change the weights of {module}.",
                     "The optimizer hardly changes the weights, or only a small part of them."),
@@ -114,7 +118,8 @@ def ground_of(finding: Finding) -> Ground | None:
 
 def _sentence(reason: str, finding: Finding) -> str:
     """Fill in the module, and say so where the fault showed only after some steps."""
-    sentence = reason.format(module=finding.module or "the model")
+    whats = "samples" if "sample_cosine" in finding.evidence else "tokens"
+    sentence = reason.format(module=finding.module or "the model", whats=whats)
     step = finding.evidence.get("step")
     if finding.code in ("GS101", "GS102") and isinstance(step, int) and step > 0:
         return f"After {step} steps {sentence[0].lower()}{sentence[1:]}"

@@ -6,15 +6,33 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.metrics.columns import middle
 from gradscope.metrics.facts import Facts
+from gradscope.metrics.output import logits_rms
 from gradscope.record import OUTSIDE_CALL
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs401_underflow import flushed_regions
 from gradscope.rules.kind import Levels, Rule, RuleDoc
+from gradscope.rules.levels import LARGE_UPDATE
 from gradscope.rules.nonfinite_cures import PRODUCTS, cure
 from gradscope.rules.numbers import count, listed
+from gradscope.rules.updates import steps_are_real, updates_at
 
 HARMLESS = " No gradient of a parameter is touched by it: so it is with scores that are masked with -inf on purpose."
+
+
+MASK = "Nothing, where it is meant as a mask."
+
+OWN_RATE = " The first step was sound and the steps after it replaced the weights: the rate is the inspection's own."
+
+LOWER = (
+    "Lower the learning rate (`--lr`): the inspection's suits a mean loss of a few units. A loss that is summed or "
+    "multiplied needs a rate divided by as much."
+)
+
+USUAL_LOGITS = 10.0
+"""Root mean square of the logits up to which it is not the network that makes plain SGD diverge at a usual rate: of
+those that did, and trained at none, the least had 60."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +73,15 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
         direction = "loss" if bad_loss is not None and not hit else "backward"
         birth = Birth(direction, bad_loss, owner, 0, None, None, None, None)
     file, line = (birth.file, birth.line) if birth.file else facts.place(birth.module)
+    own_rate = _diverges_at_our_rate(facts, birth)
     harmless = not hit and bad_loss is None and birth.op != "parameter" and _gradients_known(facts, birth.step)
     return [
         Finding(
             code="GS104",
-            severity="info" if harmless else "error",
+            severity="info" if harmless else "warning" if own_rate else "error",
             module=birth.module,
             call=max(birth.call, 0),
-            message=_message(facts, birth, hit, bad_loss) + (HARMLESS if harmless else ""),
+            message=_message(facts, birth, hit, bad_loss) + (HARMLESS if harmless else OWN_RATE if own_rate else ""),
             evidence={
                 "direction": birth.direction,
                 "operation": birth.op,
@@ -70,11 +89,23 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
                 "parameters_hit": len(hit),
                 "loss_finite": bad_loss is None,
             },
-            advice="Nothing, where it is meant as a mask." if harmless else _advice(birth),
+            advice=MASK if harmless else LOWER if own_rate else _advice(birth),
             file=file,
             line=line,
         )
     ]
+
+
+def _diverges_at_our_rate(facts: Facts, birth: Birth) -> bool:
+    """Whether plain SGD found the first step sound, then replaced much of the weights, and diverged.
+
+    In the inspection's own loop the rate is the inspection's, and a factor on the loss decides how large its steps are.
+    """
+    first = facts.steps[0]
+    size = logits_rms(facts, first)
+    replaced = max(middle(ratio for _, ratio in updates_at(facts, step)) or 0.0 for step in facts.steps)
+    sound = bool(birth.step and birth.step > first) and size is not None and size <= USUAL_LOGITS
+    return sound and not steps_are_real(facts) and replaced >= LARGE_UPDATE.value
 
 
 def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | None) -> str:

@@ -20,6 +20,11 @@ ALMOST_EQUAL = 0.999
 with collapsed tokens, all but those that had just begun to collapse were beyond it."""
 
 
+DROWNED = 0.9999
+"""Mean cosine between tokens, at the first and the last watched step, from which even an offset does harm: what tells
+tokens apart is then a hundredth of the activation and less, and of 60 Transformers beyond it none trained."""
+
+
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Judge the token cosine near the loss at the first and the last step; samples only where there are no tokens."""
     if _may_fail(facts, thresholds) and (alike := _alike(facts, thresholds, "")):
@@ -55,10 +60,14 @@ def _may_fail(facts: Facts, thresholds: Levels) -> bool:
 def _narrows(facts: Facts) -> bool:
     """Whether likeness has cost the gradient its directions: a common offset makes tokens alike and harms nothing.
 
-    Where the Jacobian was not measured, the likeness must be so close that no offset alone explains it.
+    Where the Jacobian was not measured, the likeness must be so close that no offset alone explains it. An offset in
+    which the tokens drown does harm; inputs that were made up say nothing of that.
     """
+    cosines = facts.token_cosines
+    if len(cosines) > 1 and min(cosines) >= DROWNED and not facts.provenance.inputs_synthetic:
+        return True
     kappas = facts.observed("jacobian_anisotropy").values()
-    return max(kappas) >= levels.WARN_ANISOTROPY.value if kappas else max(facts.token_cosines) >= ALMOST_EQUAL
+    return max(kappas) >= levels.WARN_ANISOTROPY.value if kappas else max(cosines) >= ALMOST_EQUAL
 
 
 def _is_wide(facts: Facts) -> bool:

@@ -41,10 +41,11 @@ def _finding(
 ) -> Finding:
     worst, size = min(damped, key=lambda pair: pair[1])
     kept = adam_damping(size) or 0.0
+    best = max(adam_damping(grad) or 0.0 for _, grad in damped) if len(damped) == total else 1.0
     return finding_at(
         facts,
         "GS405",
-        "warning",
+        "error" if best < thresholds["standstill"] else "warning",
         worst.module,
         f"Adam's epsilon shortens the steps of {len(damped)} of {total} weight matrices; `{worst.name}` takes "
         f"{kept:.0%} of its step (gradient {size:.1e}, epsilon {ADAM_EPSILON:.0e}).",
@@ -53,6 +54,7 @@ def _finding(
             "epsilon": ADAM_EPSILON,
             "threshold_epsilons": thresholds["epsilons"],
             "step_kept": kept,
+            "best_step_kept": best,
             "damped": len(damped),
             "of": total,
         },
@@ -63,7 +65,8 @@ def _finding(
 DOC = RuleDoc(
     measures="""
 The root mean square of every weight matrix's gradient in units of Adam's epsilon (1e-8, PyTorch's default). Adam's
-first step is |g| / (|g| + ε) of its learning rate: 91 % at ten epsilons, half at one, 9 % at a tenth.""",
+first step is |g| / (|g| + ε) of its learning rate: 91 % at ten epsilons, half at one, 9 % at a tenth. It is an error
+where no matrix takes more than a thirtieth of its step.""",
     why="""
 Adam is said not to care for the scale of the loss. It does, once gradients come near its epsilon: wide models, long
 sequences and loss terms with small weights then learn more slowly than their learning rate says, layer by layer
@@ -89,9 +92,9 @@ the other rules this one depends on the scale of the loss, because Adam's epsilo
 RULE = Rule(
     code="GS405",
     name="adam-epsilon",
-    severity="warning",
+    severity="error",
     summary="Gradients are so small that Adam's epsilon shortens the steps.",
-    thresholds=(levels.DAMPING, levels.DAMPED_SHARE),
+    thresholds=(levels.DAMPING, levels.DAMPED_SHARE, levels.STANDSTILL),
     check=check,
     doc=DOC,
 )

@@ -3,7 +3,9 @@
 A loss function that applies its own softmax or sigmoid expects logits. Fed with probabilities its gradient shrinks and
 its best value stays far from 0 (log of sum over classes of e^p). ``nll_loss`` expects log-probabilities.
 
-Cost: default level; three small kernels per loss call on at most 4096 rows.
+How far the rows differ says whether the loss can tell samples apart at all.
+
+Cost: default level; a few small kernels per loss call on at most 4096 rows.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _BCE_LOGITS = F.binary_cross_entropy_with_logits
 
 
 class LossInputs(Observer):
-    """probabilities_as_logits, unnormalised_log_probabilities and loss_classes of the loss's own functions."""
+    """What is handed to the loss's own functions: probabilities_as_logits, loss_classes and their like."""
 
     functions = frozenset({*_LOG_SOFTMAX, _CROSS_ENTROPY, _NLL, _BCE_LOGITS})
 
@@ -54,6 +56,8 @@ class LossInputs(Observer):
         if x.shape[axis] < 2:  # noqa: PLR2004 - one class always has probability 1
             return
         rows = x.movedim(axis, -1).flatten(0, -2)[:MAX_ROWS].to(torch.float32)
+        if func is _CROSS_ENTROPY and rows.shape[0] > 1:
+            self._add("logit_spread", call, spread(rows))
         if func is _NLL:
             off = (rows.logsumexp(-1).abs() > SUM_TOLERANCE).to(torch.float32).mean()
             self._add("unnormalised_log_probabilities", call, off)
@@ -63,6 +67,15 @@ class LossInputs(Observer):
 
     def _add(self, metric: str, call: CallKey, value: Tensor) -> None:
         self.readings.add(metric, call.module, call.call, value.to(torch.float32))
+
+
+def spread(rows_NC: Tensor) -> Tensor:
+    """Return how far rows of logits differ from their mean, as a root mean square, up to a number added to a row.
+
+    A softmax does not see what is added to all logits of a row.
+    """
+    centred = rows_NC - rows_NC.mean(-1, keepdim=True)
+    return (centred - centred.mean(0)).square().mean().sqrt()
 
 
 def _class_axis(func: Callable[..., Any], x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

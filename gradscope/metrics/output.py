@@ -1,0 +1,42 @@
+"""The model's output where a cross-entropy reads it as logits: how large it is, and how far the layers move it.
+
+A logit is a number of order one: a loss over classes forgets what is far above it and does not see what is far below.
+The leverage of the stream's end, ||g_L|| ||h_L|| / (||g_out|| sqrt(n)) over the n rows of the output, is how far the
+logits of a row would move were h_L doubled; the loss's scale, its reduction and the batch size cancel.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gradscope.metrics.columns import log10_ratio
+from gradscope.metrics.facts import Facts
+
+
+def logits_rms(facts: Facts, step: int) -> float | None:
+    """Return the root mean square of the logits at a step; None where no cross-entropy reads the output."""
+    found = _output(facts)
+    norm = facts.call_forwards.get(step, {}).get(found[0]) if found else None
+    return norm / math.sqrt(found[1]) if found and norm is not None else None
+
+
+def leverage_log10(facts: Facts, step: int) -> float | None:
+    """Return log10 of the leverage of the stream's end on the logits at a step; None where either is unknown."""
+    found, profile = _output(facts), facts.profiles.get(step)
+    above = facts.call_gradients.get(step, {}).get(found[0]) if found else None
+    if found is None or profile is None or not above:
+        return None
+    grad, forward = profile.grad_norm[profile.ends[-1]], profile.forward_norm[profile.ends[-1]]
+    if grad is None or forward is None:
+        return None
+    num_rows = found[1] / max(facts.observed("loss_classes").values())
+    return log10_ratio(grad * forward, above * math.sqrt(num_rows))
+
+
+def _output(facts: Facts) -> tuple[int, int] | None:
+    """Return the only call of the whole model, as its row, and how many logits it returns."""
+    calls, rows = facts.recording.tables["calls"], facts.calls_of.get("", ())
+    if not facts.observed("loss_classes") or len(rows) != 1:
+        return None
+    shape = calls["shape"][rows[0]]
+    return (rows[0], math.prod(shape)) if shape and math.prod(shape) > 0 else None
