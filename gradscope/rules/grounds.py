@@ -95,6 +95,9 @@ weak alone and count together. Codes that are not here explain or cost, and neve
 FROZEN = "The scale behind {module} is frozen at zero: until pretrained weights are loaded nothing learns there."
 """The reason where GS105 has seen why."""
 
+ONE_ANSWER = "The model gives all but the same answer to every sample, so that the loss cannot tell them apart."
+"""The reason where GS111 has looked at the logits of several samples."""
+
 
 def ground_of(finding: Finding) -> Ground | None:
     """Weigh a finding; what concerns less than half of the parameters, or may heal, is a risk and not the end."""
@@ -112,8 +115,15 @@ def ground_of(finding: Finding) -> Ground | None:
     if finding.evidence.get("at_one_place"):
         weight = min(weight, HINT)
     family = FAMILIES.get(finding.code, finding.code)
-    reason = FROZEN if finding.evidence.get("frozen_scales") else (known.mild if weight < FATAL else "") or known.reason
-    return Ground(weight, _sentence(reason, finding), family)
+    return Ground(weight, _sentence(_reason(known, finding, weight), finding), family)
+
+
+def _reason(known: Weight, finding: Finding, weight: float) -> str:
+    if finding.evidence.get("frozen_scales"):
+        return FROZEN
+    if "logit_spread" in finding.evidence:
+        return ONE_ANSWER
+    return (known.mild if weight < FATAL else "") or known.reason
 
 
 def _sentence(reason: str, finding: Finding) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from gradscope.metrics.facts import Facts
 from gradscope.metrics.output import leverage_log10, logits_rms
+from gradscope.metrics.silence import states
 from gradscope.rules import levels
 from gradscope.rules.culprit import finding_at
 from gradscope.rules.finding import Finding, Severity
-from gradscope.rules.gs301_collapse import collapsed
+from gradscope.rules.gs301_collapse import ALMOST_EQUAL, collapsed
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import size_is_fatal
 from gradscope.rules.numbers import factor
@@ -23,11 +24,27 @@ ROUNDING = 1e-6
 """Differences over the size of the logits (fraction) that float32 leaves between equal numbers summed otherwise."""
 
 
+EQUAL = (
+    "Every sample gets the same logits: look for a mean, a softmax or a norm over the batch instead of the classes, or "
+    "for an output that does not depend on the input at all."
+)
+BEHIND = (
+    "Samples still differ at the end of the stream: look behind it, for a small factor or a large temperature on the "
+    "logits, or a last layer that is scaled down. Take it out, or scale it to one."
+)
+BEFORE = (
+    "Samples are alike before the last layer already: look for what shrinks the signal below the biases that all of "
+    "them share, such as an input that is not normalised, a layer scaled down, or weights far too small."
+)
+"""What to do about logits that are alike, by where the samples become so."""
+
+
 def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Judge the size of the logits, how they differ, and what the layers do to them, over the watched steps."""
     if not facts.optimizer or len(facts.steps) < 2:  # noqa: PLR2004 - what starts at zero shows after a step
         return []
-    if size_is_fatal(facts) or collapsed(facts):  # what the layers lose on the way is told by GS101 and GS301
+    # What the layers lose on the way, or stop, is told by GS101, GS301 and GS105.
+    if size_is_fatal(facts) or collapsed(facts) or "dead" in states(facts).values():
         return []
     ends = (facts.steps[0], facts.steps[-1])
     sizes = [size for step in ends if (size := logits_rms(facts, step)) is not None and math.isfinite(size)]
@@ -83,13 +100,15 @@ def _alike(facts: Facts, spread: float, equal: bool, thresholds: Levels) -> Find
     severity: Severity = "error" if equal or not facts.rescales_gradients else "warning"
     amount = "do not differ at all between samples" if equal else f"differ by {spread:.0e} between samples"
     message = f"The logits {amount}, where differences of order one matter: the loss gets one answer for all of them."
-    advice = (
-        "Look for a mean or a softmax over the wrong axis (the batch) if they are equal; else for what shrinks the "
-        "signal below the biases that all samples share: an input or a layer scaled down, weights far too small, a "
-        "factor on the logits."
-    )
+    advice = EQUAL if equal else BEHIND if _apart(facts) else BEFORE
     evidence = {"logit_spread": spread, "threshold_logit_spread": thresholds["logit_spread"], "equal": equal}
     return finding_at(facts, "GS111", severity, _place(facts), message, evidence, advice)
+
+
+def _apart(facts: Facts) -> bool:
+    """Whether samples still differ at the end of the stream, so that it is behind it that they become alike."""
+    cosines = [facts.last_cosine("sample_cosine", later=later) for later in (False, True)]
+    return all(cosine is not None and cosine < ALMOST_EQUAL for cosine in cosines)
 
 
 def _place(facts: Facts) -> str:

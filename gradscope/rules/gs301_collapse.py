@@ -63,11 +63,16 @@ def _narrows(facts: Facts) -> bool:
     Where the Jacobian was not measured, the likeness must be so close that no offset alone explains it. An offset in
     which the tokens drown does harm; inputs that were made up say nothing of that.
     """
-    cosines = facts.token_cosines
-    if len(cosines) > 1 and min(cosines) >= DROWNED and not facts.provenance.inputs_synthetic:
+    if _drowned(facts):
         return True
     kappas = facts.observed("jacobian_anisotropy").values()
-    return max(kappas) >= levels.WARN_ANISOTROPY.value if kappas else max(cosines) >= ALMOST_EQUAL
+    return max(kappas) >= levels.WARN_ANISOTROPY.value if kappas else max(facts.token_cosines) >= ALMOST_EQUAL
+
+
+def _drowned(facts: Facts) -> bool:
+    """Whether what tells the tokens apart has drowned in an offset, whatever directions the Jacobian keeps."""
+    cosines = facts.token_cosines
+    return len(cosines) > 1 and min(cosines) >= DROWNED and not facts.provenance.inputs_synthetic
 
 
 def _is_wide(facts: Facts) -> bool:
@@ -90,12 +95,20 @@ def _tokens(facts: Facts, severity: Severity, value: float, limit: float, later:
         f"{value:.3f}); from `{module}` on it is above {limit:g}.",
         {"token_cosine": value, "threshold_token_cosine": limit, "later": later},
         (
-            "Depth-scaled branches (DeepNorm, 1/sqrt(L)) or Pre-LN, and a stronger positional signal."
+            "Look at what enters the stream there: an embedding or input that is scaled down is swamped by the first "
+            "branch and its biases. Give it a size of order one."
+            if around.has_skips and _from_the_start(facts, module) and _drowned(facts)
+            else "Depth-scaled branches (DeepNorm, 1/sqrt(L)) or Pre-LN, and a stronger positional signal."
             if around.has_skips
             else "Add skips around attention: x + attention(norm(x)). No learning rate or initialisation repairs this."
         ),
         call,
     )
+
+
+def _from_the_start(facts: Facts, module: str) -> bool:
+    """Whether a module is that of the first block: tokens that depth has made alike differ there."""
+    return bool(facts.stations) and module in {station.module for station in facts.stations[:2]}
 
 
 def _samples(facts: Facts, value: float, limit: float) -> Finding:

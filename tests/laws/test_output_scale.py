@@ -80,6 +80,19 @@ def test_a_factor_on_what_goes_in_or_comes_out(factors: dict[str, float], adam: 
         assert found == verdict or (optimizer == "sgd" and factors.get("leave") == 1e4)
 
 
+@pytest.mark.parametrize(("factors", "advice"), [
+    ({"leave": 1e-4}, "Samples still differ at the end of the stream"),
+    ({"enter": 1e-5}, "Samples are alike before the last layer already"),
+])  # fmt: skip
+def test_the_advice_is_where_the_samples_become_alike_and_cures(factors: dict[str, float], advice: str) -> None:
+    torch.manual_seed(0)
+    diagnosis = diagnose(recorded(Net(**factors), "sgd"))
+    (finding,) = [one for one in diagnosis.findings if one.code == "GS111"]
+    assert finding.advice.startswith(advice)
+    assert "same answer to every sample" in diagnosis.reason
+    assert judged("sgd", **dict.fromkeys(factors, 1.0))[0] == "will-train"
+
+
 @pytest.mark.parametrize("optimizer", RATES)
 @pytest.mark.parametrize("head", [0.0, 1e-6])
 def test_a_last_layer_near_zero_is_lifted_by_the_first_steps(head: float, optimizer: str) -> None:

@@ -36,6 +36,24 @@ def test_an_offset_that_all_tokens_share_costs_no_direction_and_is_no_collapse(k
     assert [f.severity for f in found(recording, "GS301")] == [severity]
 
 
+@pytest.mark.parametrize(("later", "made_up", "severity"), [
+    (0.99999, False, "error"), (0.9, False, "warning"), (0.99999, True, "warning"),
+])  # fmt: skip
+def test_tokens_that_drown_in_an_offset_are_lost_whatever_directions_are_left(later, made_up, severity):
+    recording = cosines([0.99999] * 8, 0, observing("jacobian_anisotropy", {"": 10.0}))
+    recording = rename(cosines([later] * 8, 10, recording), inputs_synthetic=made_up)
+    (finding,) = found(recording, "GS301")
+    assert finding.severity == severity
+    drowned = severity == "error"
+    assert ("what enters the stream" in finding.advice) == drowned
+
+
+def test_samples_that_are_alike_are_not_called_tokens():
+    recording = observing("sample_cosine", {f"layers.{i}": 0.99999 for i in range(8)})
+    recording = edit(recording, "parameter_stats", "update_norm", lambda row: 0.5 * row["weight_norm"])
+    assert "all samples look the same" in diagnose(recording).reason
+
+
 def test_similar_tokens_alone_do_not_make_a_risk():
     recording = cosines([0.1] * 7 + [0.95])
     assert found(recording, "GS301")[0].severity == "warning"
