@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 import torch
 
 from benchmarks.workloads import Task
+from gradscope import watch
 from gradscope.probe.session import Session
 from gradscope.probe.settings import Level
+from gradscope.probe.watching import optimizing
 
 Step = Callable[[], None]
+
+_NEVER_AGAIN = 1_000_000
+"""Steps of which the first alone is watched."""
 
 
 def plain_step(task: Task) -> Step:
@@ -44,8 +50,6 @@ def watched_step(task: Task, level: Level) -> Step:
 
 def sampled_steps(task: Task, every: int) -> Step:
     """`every` steps of a training loop under `gradscope.watch`, of which it watches one."""
-    from gradscope import watch
-
     optimizer = torch.optim.SGD(task.model.parameters(), lr=0.0)
 
     def steps() -> None:
@@ -53,6 +57,33 @@ def sampled_steps(task: Task, every: int) -> Step:
             _train(task, optimizer, every)
 
     return steps
+
+
+@contextmanager
+def watched_loop(task: Task) -> Iterator[Step]:
+    """Give a further step, each time, of a training loop under `gradscope.watch` that watches all of them."""
+    optimizer = torch.optim.SGD(task.model.parameters(), lr=0.0)
+    with watch(task.model, every=1):
+        _train(task, optimizer, 2)
+        yield lambda: _train(task, optimizer, 1)
+
+
+@contextmanager
+def unwatched_loop(task: Task, num_steps: int) -> Iterator[tuple[Step, Step]]:
+    """Give further steps, so many each time, of a loop under `gradscope.watch` that watches the first step alone.
+
+    The first of the two takes them without us: with torch's optimizer hooks taken off, all that is attached then.
+    """
+    optimizer = torch.optim.SGD(task.model.parameters(), lr=0.0)
+    with watch(task.model, every=_NEVER_AGAIN) as scope:
+        _train(task, optimizer, 2)
+
+        def bare() -> None:
+            optimizing.forget(scope.follower)
+            _train(task, optimizer, num_steps)
+            optimizing.listen(scope.follower)
+
+        yield bare, lambda: _train(task, optimizer, num_steps)
 
 
 def bare_steps(task: Task, every: int) -> Step:

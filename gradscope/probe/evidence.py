@@ -92,6 +92,10 @@ class Evidence:
         """See it end."""
         self.loss.outputs.listening = False
 
+    def before_step(self) -> None:
+        """See an optimizer about to step: what it asks of parameters and gradients is no part of any loss."""
+        self._modes.take_off()
+
     def _blame(self, backward: Backward) -> list[Cut]:
         if self._finder is None:
             return []

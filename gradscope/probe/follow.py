@@ -82,6 +82,8 @@ class Follower(OptimizerListener):
         """Look at the weights before the first optimizer of a watched step changes them."""
         if id(optimizer) in self._stepped:  # its next step begins with no forward in between: a closure follows
             self._finish_cycle()
+        if self.watch is not None and self.watch.evidence is not None:
+            self.watch.evidence.before_step()
         if self.watch is not None and self._updates is None and self._owns(optimizer):
             self._updates = Updates(self.session.model, self.watch.rows)
 

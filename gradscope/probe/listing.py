@@ -64,6 +64,13 @@ def named_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return Listing(model).read()
 
 
+def has_parameters(module: nn.Module) -> bool:
+    """Tell whether a module, or one inside of it, has a parameter."""
+    if any(parameter is not None for parameter in module._parameters.values()):
+        return True
+    return any(has_parameters(child) for child in module._modules.values() if child is not None)
+
+
 def named_modules(model: nn.Module) -> list[tuple[str, nn.Module]]:
     """Return what `model.named_modules()` yields, in a tenth of its time.
 

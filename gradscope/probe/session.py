@@ -13,6 +13,7 @@ from torch import nn
 
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.faults.births import Birth
+from gradscope.probe.listing import named_modules
 from gradscope.probe.readout import (
     times,
     write_calls,
@@ -72,7 +73,7 @@ class Session:
         self.tables = Tables(root)
         self._level = level
         self.tracker = CallTracker(model)
-        roles = {name: role_of(module) for name, module in model.named_modules()}
+        roles = {name: role_of(module) for name, module in named_modules(model)}
         self._signals = None if level == "params" else Signals(model, level, roles)
         self._called: set[str] = set()
         self._silent: set[int] | None = None

@@ -85,6 +85,8 @@ class _Run:
         self.dtype = dtype_for(settings.dtype)
         self.optimizer: torch.optim.Optimizer | None = None
         self.session: Session | None = None
+        self.weights: dict[str, torch.Tensor] | None = None
+        """Before the last watched step."""
         self.num_watched = 0
         self.num_steps = 0
         self.batch_shape = ""
@@ -140,7 +142,7 @@ class _Run:
         moment = Moment(self.model)
         with self.session.step(number) as watch:
             # An optimizer that steps inside the backward leaves no later moment to look at the weights before it.
-            updates = Updates(self.model, watch.rows) if steps_in_backward(self.model) else None
+            updates = Updates(self.model, watch.rows, spare=self.weights) if steps_in_backward(self.model) else None
             with watch.forward():
                 loss = self._forward(number, batch)
             handle = watch.rows.keep(loss)
@@ -149,7 +151,7 @@ class _Run:
         self._extra_passes(number, batch)
         updates = self._update(watch, updates)
         outcome = self.session.record(number, watch, updates, optimizers.learning_rate(self.optimizer), handle)
-        moment.weights = updates.before
+        moment.weights = self.weights = updates.before
         self.num_watched += 1
         self._look_closer(number, batch, outcome, moment)
 
@@ -229,7 +231,7 @@ class _Run:
             raise told(error, f"The backward at step {number}", self.subject.root) from error
 
     def _update(self, watch: StepWatch, updates: Updates | None) -> Updates:
-        updates = updates or Updates(self.model, watch.rows, changes=self._has_optimizer())
+        updates = updates or Updates(self.model, watch.rows, changes=self._has_optimizer(), spare=self.weights)
         if self._has_optimizer():
             take_step(self.optimizer)  # type: ignore[arg-type]
             updates.after()

@@ -21,28 +21,29 @@ class Scope:
 
     Attributes:
         model: The watched model.
+        follower: What follows its steps.
     """
 
     def __init__(self, model: nn.Module, every: int, level: Level, root: Path, target: str) -> None:
         self.model = model
         self._target = target
         self._session = Session(model, level, root, guest=True)
-        self._follower = Follower(self._session, lambda number: number % every == 0)
+        self.follower = Follower(self._session, lambda number: number % every == 0)
 
     def __enter__(self) -> Scope:
-        self._follower.start()
+        self.follower.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._follower.stop()
+        self.follower.stop()
 
     @property
     def recording(self) -> Recording:
         """What has been measured so far; complete after the context has ended."""
         self._session.describe()
-        return self._session.tables.recording(provenance_of_loop(self._session, self._follower, self._target))
+        return self._session.tables.recording(provenance_of_loop(self._session, self.follower, self._target))
 
 
 def watch(model: nn.Module, every: int = 100, *, level: Level = "default", root: Path | None = None) -> Scope:

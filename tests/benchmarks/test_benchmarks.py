@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import PackageNotFoundError
+from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from benchmarks import __main__ as bench
 from benchmarks.growth import analysis_seconds, slope
 from benchmarks.limit import least_bytes
 from benchmarks.paired import Ratio, paired
 from benchmarks.peers.ways import WAYS
-from benchmarks.watching import plain_step, watched_step
+from benchmarks.watching import plain_step, unwatched_loop, watched_loop, watched_step
 from benchmarks.workloads import WORKLOADS, ResidualMLP, Task
+from gradscope.probe.session import Session
 
 CPU = torch.device("cpu")
 
@@ -51,6 +54,26 @@ def test_a_watched_step_leaves_the_gradients_of_a_plain_one(task: Task) -> None:
     expected = [p.grad.clone() for p in task.model.parameters() if p.grad is not None]
     watched_step(task, "default")()
     assert all(torch.equal(a, p.grad) for a, p in zip(expected, task.model.parameters(), strict=True))
+
+
+def test_a_loop_watches_all_of_its_steps_or_the_first_alone(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[int] = []
+    step = Session.step
+
+    def noted(self: Session, number: int) -> Any:
+        watched.append(number)
+        return step(self, number)
+
+    monkeypatch.setattr(Session, "step", noted)
+    with watched_loop(task) as further:
+        further()
+    assert watched == [0, 1, 2, 3], "and the one that would come next is waited for"
+    watched.clear()
+    with unwatched_loop(task, 3) as (bare, unwatched):
+        bare()
+        unwatched()
+    assert watched == [0]
+    assert not _global_optimizer_post_hooks
 
 
 def test_the_aim_that_is_missed_is_named() -> None:

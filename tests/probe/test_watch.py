@@ -300,3 +300,17 @@ def test_attempts_that_a_grad_scaler_skips_are_no_steps():
     (event,) = recording.rows("events")
     assert (event["kind"], event["step"]) == ("rescaled", 0)
     assert f"{20 - taken} attempts" in event["detail"]
+
+
+def test_an_optimizer_steps_without_our_modes():
+    model, depths = net(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.register_step_pre_hook(lambda *_: depths.append(torch._C._len_torch_function_stack()))
+    model[1].register_forward_hook(lambda *_: depths.append(torch._C._len_torch_function_stack()))
+    with watch(model, every=1):
+        for x in batches(2):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+    assert depths[0] > 0, "they are on in the forward"
+    assert depths[1::2] == [0, 0], "what an optimizer asks of parameters is none of their business"

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradscope.probe.listing import named_modules
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.absorption import Absorption
 from gradscope.probe.signals.activations import Activations
@@ -60,7 +61,7 @@ class Signals:
             observer.attach(model)
             for function in observer.functions:
                 self._function.setdefault(function, []).append(observer)
-        for name, module in model.named_modules():
+        for name, module in named_modules(model):
             for observer in self._observers:
                 if observer.wants(name, module, roles.get(name, "other")):
                     table = self._gradient if observer.gradients else self._forward

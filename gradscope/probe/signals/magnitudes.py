@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gradscope.probe.listing import has_parameters, named_parameters
 from gradscope.probe.signals.bins import ROW, ZERO, last_bins, log2_counts, summaries, used_bins
 from gradscope.probe.signals.layout import RUN, spread, spread_rows
 from gradscope.probe.signals.observer import CallKey, Histogram, Observation, Observer, Place, Readings, StepContext
@@ -53,7 +54,7 @@ class Magnitudes(Observer):
         self._num_wanted = 0
 
     def attach(self, model: nn.Module) -> None:  # noqa: D102
-        self._num_wanted = sum(1 for _ in model.parameters())
+        self._num_wanted = len(named_parameters(model))
 
     def begin(self, step: int, stations: frozenset[tuple[str, int]] | None) -> None:  # noqa: D102
         self._of_outputs.clear()
@@ -62,7 +63,7 @@ class Magnitudes(Observer):
         self._num_elements = max(MIN_ELEMENTS, min(MAX_ELEMENTS, share))
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:  # noqa: D102
-        wanted = role not in _ROLES_WITHOUT_GRADIENT and next(module.parameters(), None) is not None
+        wanted = role not in _ROLES_WITHOUT_GRADIENT and has_parameters(module)
         self._num_wanted += wanted
         return wanted
 

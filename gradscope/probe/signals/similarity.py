@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradscope.probe.listing import named_modules
 from gradscope.probe.signals.gathered import Gathered
 from gradscope.probe.signals.layout import Layout, thinned
 from gradscope.probe.signals.observer import CallKey, Observer, Place, Readings, StepContext, first_tensor
@@ -55,7 +56,7 @@ class Similarity(Observer):
         stacks = (nn.Sequential, nn.ModuleList)
         self._in_stack = {
             f"{name}.{child}" if name else child
-            for name, module in model.named_modules()
+            for name, module in named_modules(model)
             if name == "" or isinstance(module, stacks)
             for child, _ in module.named_children()
         }
@@ -67,7 +68,7 @@ class Similarity(Observer):
 
     def wants(self, name: str, module: nn.Module, role: str) -> bool:
         """Want what may be a station: blocks, embeddings, and the layers of a plain stack, but no layer in a block."""
-        whole = any(True for _ in module.children()) or name in self._in_stack or role == "embedding"
+        whole = bool(module._modules) or name in self._in_stack or role == "embedding"
         return name != "" and role not in _SKIPPED_ROLES and whole
 
     def forward(self, call: CallKey, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: D102

@@ -90,7 +90,10 @@ def _has_units(parameter: nn.Parameter) -> bool:
 
 def _has_equal_rows(parameter: Tensor) -> bool:
     first, second = _pairs(parameter)
-    return bool((first == second).all(1).float().mean() >= ALIKE_SHARE)
+    # Most weights are random: their first column has it, and two short lists are compared for a tenth of the time.
+    least = ALIKE_SHARE * len(first)
+    alike = sum(a == b for a, b in zip(first[:, 0].tolist(), second[:, 0].tolist(), strict=True))
+    return alike >= least and int((first == second).all(1).sum()) >= least
 
 
 def _known(numbers: list[float]) -> float | None:

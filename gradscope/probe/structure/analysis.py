@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from gradscope.probe.listing import named_modules
 from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.attention import roles_of
 from gradscope.probe.structure.backbone import find_stations
@@ -80,7 +81,7 @@ def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signat
     mark_recurrent(graph, sites, recorder.additions.values())
     for site in sites:
         site.alive = dominators.reaches(site.node)
-    parents = {name for name, module in model.named_modules() if _has_parts(module)}
+    parents = {name for name, module in named_modules(model) if _has_parts(module)}
     stations = find_stations(Network(graph, places, sites, parents), dominators)
     plans = [
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None

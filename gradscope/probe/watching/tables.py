@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from gradscope.probe.listing import named_modules
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.roles import projection_role, role_of
 from gradscope.probe.watching.source import is_user_file, place_of_class, relative
@@ -30,6 +31,7 @@ class Tables:
         self._calls: dict[tuple[str, int], int] = {}
         self._parameters: dict[str, int] = {}
         self._confessed: set[tuple[str, str]] = set()
+        self._user_files: dict[str | None, str | None] = {}
 
     def add(self, table: str, **row: Any) -> int:
         """Append a row; columns left out are None. Return its number."""
@@ -90,7 +92,10 @@ class Tables:
 
     def user_file(self, file: str | None) -> str | None:
         """Return a file name as the recording keeps it where it is the user's, None for a library's."""
-        return relative(file, self._root) if file is not None and is_user_file(file) else None
+        if file not in self._user_files:
+            users = file is not None and is_user_file(file)
+            self._user_files[file] = relative(file, self._root) if users and file is not None else None
+        return self._user_files[file]
 
     def knows_parameters(self, names: Iterable[str]) -> bool:
         """Tell whether all of some parameters have been described."""
@@ -98,20 +103,21 @@ class Tables:
 
     def describe_parameters(self, model: nn.Module) -> None:
         """Fill the table of parameters, once they all have a shape."""
-        roles = {name: role_of(module) for name, module in model.named_modules()}
+        roles = {name: role_of(module) for name, module in named_modules(model)}
         first_names: dict[int, str] = {}
+        rows: list[tuple[Any, ...]] = []
         for name, parameter in model.named_parameters(remove_duplicate=False):
             if name in self._parameters:
                 continue
             first = first_names.setdefault(id(parameter), name)
-            known = not is_lazy(parameter)
-            self._parameters[name] = self.add(
-                "parameters", name=name, module=name.rpartition(".")[0],
-                shape=list(parameter.shape) if known else None,
-                dtype=str(parameter.dtype).removeprefix("torch."), num_elements=parameter.numel() if known else None,
-                requires_grad=parameter.requires_grad, shared_with=None if first == name else first,
-                role=projection_role(name, roles),
-            )  # fmt: skip
+            size = (None, None) if is_lazy(parameter) else (list(parameter.shape), parameter.numel())
+            self._parameters[name] = len(self._parameters)
+            rows.append((
+                name, name.rpartition(".")[0], *size, _name_of(parameter.dtype), parameter.requires_grad,
+                None if first == name else first, projection_role(name, roles),
+            ))  # fmt: skip
+        names = ("name", "module", "shape", "num_elements", "dtype", "requires_grad", "shared_with", "role")
+        self.add_rows("parameters", rows, names)
 
     def parameter_rows(self) -> Iterable[tuple[str, int]]:
         """Return the name and row of every parameter."""
@@ -120,7 +126,7 @@ class Tables:
     def describe_modules(self, model: nn.Module, called: set[str]) -> None:
         """Fill the table of modules anew."""
         self.columns["modules"] = empty_table("modules")
-        for name, module in model.named_modules():
+        for name, module in named_modules(model):
             file, line = place_of_class(type(module))  # type: ignore[arg-type]  # classes are hashable
             self.add(
                 "modules", name=name, type=type(module).__name__, role=role_of(module),

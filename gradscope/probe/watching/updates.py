@@ -20,12 +20,19 @@ class Updates:
         model: Whose weights.
         rows: Where the numbers go.
         changes: Whether a step follows whose changes are wanted.
+        spare: Weights kept of an earlier step, whose memory may be written over.
     """
 
-    def __init__(self, model: nn.Module, rows: Rows, *, changes: bool = True) -> None:
+    def __init__(
+        self, model: nn.Module, rows: Rows, *, changes: bool = True, spare: dict[str, torch.Tensor] | None = None
+    ) -> None:
         self._rows = rows
         self._parameters = [(name, p) for name, p in named_parameters(model) if not (is_lazy(p) or p.is_meta)]
-        self.before = {name: p.detach().clone() for name, p in self._parameters if changes and p.requires_grad}
+        self.before = {
+            name: _copy(p.detach(), (spare or {}).get(name))
+            for name, p in self._parameters
+            if changes and p.requires_grad
+        }
         """The weights before the step."""
         self.weights: dict[str, Handle | None] = {}
         self.changes: dict[str, Handle | None] = {}
@@ -51,6 +58,13 @@ class Updates:
     def _measure(self, differences: dict[str, torch.Tensor]) -> None:
         self.changes.update(zip(differences, self._rows.norms(list(differences.values())), strict=True))
         differences.clear()
+
+
+def _copy(weight: torch.Tensor, spare: torch.Tensor | None) -> torch.Tensor:
+    """Copy a weight, into memory that is there where it fits: new memory costs the CPU more than the copy itself."""
+    if spare is None or spare.shape != weight.shape or spare.dtype != weight.dtype or spare.device != weight.device:
+        return weight.clone()
+    return spare.copy_(weight)
 
 
 def steps_in_backward(model: nn.Module) -> bool:
