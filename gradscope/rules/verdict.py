@@ -91,8 +91,8 @@ def _is_deep(facts: Facts) -> bool:
 
 
 def _healthy(facts: Facts) -> str:
-    profile = facts.profile
-    if profile is not None and profile.decades is not None:
+    # A head that starts at zero lets no gradient through at the first step.
+    if any(profile.decades is not None for profile in facts.judged_profiles):
         return "Every layer gets a gradient of usable size, and nothing else measured stands in the way of training."
     if _is_deep(facts):
         return (

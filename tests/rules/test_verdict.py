@@ -4,7 +4,7 @@ import pytest
 
 from gradscope.record import Recording, empty_table
 from gradscope.rules import diagnose
-from tests.rules.altered import rename, scaled_loss
+from tests.rules.altered import edit, rename, scaled_loss
 from tests.support.recordings import build, stack
 
 
@@ -26,6 +26,11 @@ def test_a_model_without_a_single_path_is_judged_by_the_rest():
     diagnosis = diagnose(without(stack(12), "stream", "stream_stats"))
     assert diagnosis.verdict == "will-train"
     assert "no single path" in diagnosis.reason
+
+
+def test_a_head_that_starts_at_zero_hides_the_path_at_the_first_step_only():
+    recording = edit(stack(12), "stream_stats", "grad_norm", lambda row: row["grad_norm"] * (row["step"] > 0))
+    assert diagnose(recording).reason.startswith("Every layer gets a gradient of usable size")
 
 
 def test_nothing_measured_is_not_healthy():
