@@ -328,3 +328,32 @@ def test_stream_runs_on_past_what_is_fed_to_every_block() -> None:
     structure = structure_of(Injected(), torch.randn(3, 5))
     assert structure.num_residual == L
     assert [station.name for station in structure.stations] == ["stem", *[f"layers.{i}" for i in range(L)]]
+
+
+def test_a_learned_vector_that_asks_for_each_token_begins_a_stream() -> None:
+    """The query stream of XLNet: one vector repeated for every token, to which the first layer adds what it found."""
+
+    class TwoStreams(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.head = nn.Linear(D, D), nn.Linear(D, 2)
+            self.mask = nn.Parameter(torch.randn(1, 1, D))
+            self.layers = nn.ModuleList(Attend() for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = self.stem(x)
+            g = nn.functional.dropout(self.mask.expand(len(x), x.shape[1], -1), 0.1)
+            for layer in self.layers:
+                h, g = layer(h, h), layer(g, h)
+            return self.head(g)
+
+    class Attend(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.query, self.key, self.out = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
+
+        def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+            weights = torch.softmax(self.query(x) @ self.key(memory).mT, -1)
+            return x + self.out(weights @ memory)
+
+    assert structure_of(TwoStreams(), torch.randn(3, 4, D)).num_residual == 4

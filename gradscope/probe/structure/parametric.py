@@ -17,6 +17,10 @@ _REPEATING = frozenset({"Expand", "Repeat"})
 """Operations that give each sample its own copy."""
 
 
+_KEEPING = frozenset({Effect.HAND_ON, Effect.SCALE})
+"""What does not make something else of a vector: a change of shape, a dropout."""
+
+
 def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
     """Return for each node whether its output is computed from parameters alone, and the learned tokens added to.
 
@@ -25,7 +29,7 @@ def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
     known: list[bool] = []
     for number in range(len(graph.nodes)):
         known.append(_is_parametric(graph, number, known))
-    return known, _free_tokens(graph, known)
+    return known, [*_free_tokens(graph, known), *_free_queries(graph, known)]
 
 
 def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
@@ -64,6 +68,55 @@ def _free_tokens(graph: Graph, parametric: list[bool]) -> list[int]:
                 parametric[node] = False
                 tokens.append(node)
     return tokens
+
+
+def _free_queries(graph: Graph, parametric: list[bool]) -> list[int]:
+    """One learned vector for every token is a stream where what was looked up with it is added to it (XLNet).
+
+    What is computed from it alone are data then as well. The vector of a position is only added to others.
+    """
+    queries = []
+    for node, name in enumerate(graph.names):
+        if name in _REPEATING and parametric[node] and _is_answered(graph, node, parametric):
+            queries.append(node)
+            _free(graph, node, parametric)
+    return queries
+
+
+def _is_answered(graph: Graph, query: int, parametric: list[bool]) -> bool:
+    """Tell whether data that a projection of a repeated vector was used for are added to that vector."""
+    stack, projected, sums = [query], False, []
+    while stack:
+        for reader, _, _ in graph.consumers[stack.pop()]:
+            if parametric[reader] and graph.effects[reader] in _KEEPING and len(graph.inputs[reader]) == 1:
+                stack.append(reader)
+            elif graph.effects[reader] is Effect.PROJECT:
+                projected = True
+            elif graph.names[reader] == "Add" and not parametric[reader]:
+                sums.append(reader)
+    others = {source for node in sums for source, _, _ in graph.inputs[node] if not parametric[source]}
+    return projected and bool(others) and not others.isdisjoint(_computed_from(graph, query, max(others)))
+
+
+def _computed_from(graph: Graph, node: int, last: int) -> set[int]:
+    """The operations up to one that are computed from another."""
+    stack, found = [node], {node}
+    while stack:
+        readers = {reader for reader, _, _ in graph.consumers[stack.pop()] if reader <= last}
+        stack += readers - found
+        found |= readers
+    return found
+
+
+def _free(graph: Graph, node: int, parametric: list[bool]) -> None:
+    """Take a node for data, and what is computed from it."""
+    parametric[node] = False
+    stack = [node]
+    while stack:
+        for reader, _, _ in graph.consumers[stack.pop()]:
+            if parametric[reader]:
+                parametric[reader] = False
+                stack.append(reader)
 
 
 def lacks_data(node: Any) -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from gradscope.probe.structure.graph import Graph
+import math
+from collections.abc import Iterator
+
+from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.normalised import ends_normalised, normaliser
+from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.residual import Residual
 
 
@@ -15,8 +19,40 @@ def placement_of(graph: Graph, residual: Residual) -> str:
     """
     inside = frozenset(residual.region.nodes)
     last = any(ends_normalised(graph, tensor) for tensor in residual.branch.tensors)
-    if normaliser(graph, residual.join, inside) is not None:
+    begins = (residual.join, *_read_from(graph, residual.join, inside))
+    if any(normaliser(graph, tensor, inside) is not None for tensor in begins):
         return "sandwich" if last else "pre"
     if normaliser(graph, (residual.node, 0)) is not None:
         return "post"
     return "output" if last else "none"
+
+
+def _read_from(graph: Graph, join: Tensor, inside: frozenset[int]) -> Iterator[Tensor]:
+    """Yield what a branch reads from several streams beside one another: their sum, weighed (hyper-connections)."""
+    stack, seen = [join], {join}
+    while stack:
+        tensor = stack.pop()
+        for node, _ in graph.readers(tensor):
+            following = (node, 0)
+            if node not in inside or following in seen:
+                continue
+            seen.add(following)
+            if _weighs_streams(graph, join, tensor, node):
+                yield following
+            elif graph.effects[node] in {Effect.HAND_ON, Effect.PART, Effect.SCALE}:
+                stack.append(following)
+
+
+def _weighs_streams(graph: Graph, join: Tensor, tensor: Tensor, node: int) -> bool:
+    """Tell whether a node makes one stream of several, with one weight for each of them (or for each of each token)."""
+    before, after = graph.shape(join), graph.shape((node, 0))
+    if not before or not after:
+        return False
+    num_streams, left_over = divmod(math.prod(before), max(math.prod(after), 1))
+    if num_streams < 2 or left_over or num_streams not in before:  # noqa: PLR2004 - several streams
+        return False
+    if graph.names[node] in {"Sum", "Mean"}:
+        return True
+    weights = [graph.shape((source, number)) for source, number, _ in graph.inputs[node] if (source, number) != tensor]
+    sizes = {math.prod(shape) for shape in weights if shape is not None}
+    return graph.effects[node] is Effect.PROJECT and bool(sizes & {num_streams, math.prod(before) // before[-1]})

@@ -21,6 +21,10 @@ _MAX_READERS = 64
 """The gradients of so many readers are added up for a branch; to listen to every block at every block is quadratic."""
 
 
+_MAX_GATING = 1_000
+"""Operations that make a gate; the 20 rounds of Sinkhorn's algorithm, which mHC takes, are 200."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to listen to for one site; numbers are nodes of the graph.
@@ -55,13 +59,16 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
     skip = _skip(graph, residual, dominators)
     if residual.region.blocks and len(graph.readers(residual.join)) > _MAX_READERS:
         return Plan(residual.node, skip, (), (), "a tensor that is fed to block after block is read too often")
-    shared, readers = _readers(graph, residual, dominators)
+    gating = _gating(graph, residual)
+    if gating is None:
+        return Plan(residual.node, skip, (), (), "a gate of the skip is computed by too many operations")
+    shared, readers = _readers(graph, residual, dominators, gating)
     readers = tuple(place for place in readers if place != skip)
     traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (*readers, *shared))
     if traced or graph.gradient_of(residual.join) is None:
         return Plan(residual.node, None, (), (), "the stream needs no gradient there, or ran without a graph")
     within = {node for node, _ in shared}
-    leak = _leaks(graph, residual, dominators, within)
+    leak = _leaks(graph, residual, dominators, within, gating)
     reason = "a tensor of the branch is used elsewhere as well" if leak else None
     return Plan(residual.node, skip, readers, shared, reason)
 
@@ -82,23 +89,49 @@ def _skip(graph: Graph, residual: Residual, dominators: Dominators) -> Place | N
     return (reader, places[0]) if places else None
 
 
+def _gating(graph: Graph, residual: Residual) -> frozenset[int] | None:
+    """The operations that make a gate of the skip from the stream: what passes them is no part of the skip.
+
+    None where they are too many to be gone through for each site.
+    """
+    stack = [gate[0] for gate in residual.link.gates]
+    behind = set(stack)
+    while stack:
+        if len(behind) > _MAX_GATING:
+            return None
+        for source, _ in graph.data(stack.pop()):
+            if source > residual.join[0] and source not in behind:
+                behind.add(source)
+                stack.append(source)
+    gating: set[int] = set()
+    for node in sorted(behind):
+        if any(tensor == residual.join or tensor[0] in gating for tensor in graph.data(node)):
+            gating.add(node)
+    return frozenset(gating)
+
+
 def _readers(
-    graph: Graph, residual: Residual, dominators: Dominators
+    graph: Graph, residual: Residual, dominators: Dominators, gating: frozenset[int]
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
     """Step over operations at the branch's beginning whose output is read by others too."""
-    inside = _inside(graph, residual)
+    inside = _inside(graph, residual) | gating
+
+    def own(tensor: Tensor) -> list[Place]:
+        apart = gating - residual.region.members
+        return residual.region.readers_of(tensor) + [place for place in graph.readers(tensor) if place[0] in apart]
+
     shared: list[Place] = []
     tensor: Tensor = residual.join
-    readers = residual.region.readers
+    readers = own(tensor)
     while len(readers) == 1 and len(shared) < _MAX_SHARED:
         node = readers[0][0]
         outputs = {number for _, _, number in graph.consumers[node]}
         others = any(n not in inside and dominators.reaches(n) for n, _, _ in graph.consumers[node])
-        if not others or outputs != {0} or node not in residual.region.members:
+        if not others or outputs != {0} or node not in residual.region.members | gating:
             break
         shared.insert(0, readers[0])
         tensor = (node, 0)
-        readers = residual.region.readers_of(tensor)
+        readers = own(tensor)
     return tuple(shared), tuple(readers)
 
 
@@ -111,15 +144,16 @@ def _places(graph: Graph, reader: int, tensor: Tensor) -> list[int]:
     return [position for source, number, position in graph.inputs[reader] if (source, number) == tensor]
 
 
-def _leaks(graph: Graph, residual: Residual, dominators: Dominators, shared: set[int]) -> bool:
+def _leaks(
+    graph: Graph, residual: Residual, dominators: Dominators, shared: set[int], gating: frozenset[int]
+) -> bool:
     region = residual.region
-    inside = _inside(graph, residual)
+    inside = _inside(graph, residual) | gating
     return any(
         dominators.reaches(reader)
         and not region.holds(reader, (node, number))
         and not _stays_inside(graph, reader, inside, set(residual.link.sums), dominators)
-        for node in region.nodes
-        if node not in shared
+        for node in {*region.nodes, *gating} - shared
         for reader, _, number in graph.consumers[node]
     )
 
