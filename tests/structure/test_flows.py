@@ -186,3 +186,29 @@ def test_hooks_are_gone_and_gradients_unchanged() -> None:
     for name, parameter in model.named_parameters():
         assert (parameter.grad is None) == (grads[name] is None)
         assert parameter.grad is None or torch.equal(parameter.grad, grads[name])
+
+
+def test_flows_of_a_coupling_are_those_of_its_own_half() -> None:
+    """A split sends back what comes to both halves: skip and branch are read at the parts."""
+
+    class Coupled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.f, self.g, self.head = nn.Linear(4, 8), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(8, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a, b = self.stem(x).chunk(2, -1)
+            self.read, self.kept = a, b
+            self.worked = torch.tanh(self.f(a))
+            self.first = b + self.worked
+            second = a + torch.tanh(self.g(self.first))
+            return self.head(torch.cat([self.first, second], -1))
+
+    model = Coupled().double()
+    seen = watched(model, torch.randn(3, 4, dtype=torch.float64), retain=True)
+    (through,) = torch.autograd.grad(seen.loss, model.first, retain_graph=True)
+    (branch,) = torch.autograd.grad(model.worked, model.read, through, retain_graph=True)
+    flow = seen.flows[0]
+    expected = [float(through.norm()), float(through.norm()), float(branch.norm())]
+    assert [seen.number(h) for h in (flow.grad, flow.skip, flow.branch)] == pytest.approx(expected, rel=1e-9)
+    assert flow.dot is None

@@ -118,6 +118,9 @@ def _adder(graph: Any, residual: Any, total: torch.Tensor) -> tuple[int, Any]:
     stack = adder_of(graph, residual.node)
     if stack == residual.node:
         return residual.node, sent
+    for node, _ in graph.data(residual.node):
+        if node != stack:  # the factors that weigh the stack
+            sent = graph.nodes[node](sent if isinstance(sent, torch.Tensor) else sent[0])
     return stack, graph.nodes[stack](sent if isinstance(sent, torch.Tensor) else sent[0])
 
 

@@ -85,7 +85,8 @@ class _Paths:
         self.region.differs |= bool(differs)
         if curved or curves:
             self.curved.add(node)
-        if bent or (curved and effect is Effect.PROJECT) or effect in _DEEP or node in self.region.residuals:
+        deep = effect in _DEEP or node in self.region.residuals or _sums_attention(self.graph, node)
+        if bent or deep or (curved and effect is Effect.PROJECT):
             self.bent.add(node)
         self._resolution(node, [tensor[0] for tensor in dependent])
 
@@ -117,6 +118,7 @@ class _Paths:
         self.region.reach = mask
         self.region.bends = any(tensor[0] in self.bent for tensor in branch.tensors)
         ends = [tensor[0] for tensor in branch.tensors]
+        self.region.linear = len(ends) == 1 and ends[0] not in self.curved
         self.region.refined = all(node in self.refined for node in ends)
         self.region.fresh = all(node in self.fresh for node in ends)
         self.region.finer = all(node in self.finer for node in ends)
@@ -178,7 +180,8 @@ def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, boo
     union = _union(masks)
     product = len(masks) > 1
     if effect is Effect.PROJECT:
-        mixed = (product or len(graph.data(node)) > 1) and not _attends(graph, node)
+        mixed = product or (len(graph.data(node)) > 1 and not _has_made_weights(graph, node))
+        mixed = mixed and not _attends(graph, node)
         return (_product(union) if mixed else WORKED), product
     if effect in _WORKING:
         return WORKED, effect is not Effect.FOURIER
@@ -186,6 +189,8 @@ def _past_operation(graph: Graph, node: int, masks: list[int]) -> tuple[int, boo
         return _without(union, PURE | REWEIGHED, NORMED), False
     if effect is Effect.POOL:
         return _without(union, PURE | REWEIGHED | NORMED, POOLED), False
+    if _sums_attention(graph, node):
+        return WORKED, True
     if effect is Effect.REDUCE:
         return _product(union), graph.names[node] not in {"Sum", "Mean", "Cumsum"}
     if effect is Effect.SCALE:
@@ -203,6 +208,28 @@ def _attends(graph: Graph, node: int) -> bool:
     return any(graph.names[unshaped(graph, tensor)[0]] == "Softmax" for tensor in graph.data(node))
 
 
+def _has_made_weights(graph: Graph, node: int) -> bool:
+    """Tell whether a product of matrices is with weights that a layer has computed: its last axis made two of."""
+    for operand in graph.data(node):
+        tensor, matrix = operand, (graph.shape(operand) or ())[-2:]
+        while graph.names[tensor[0]] in _VIEWS and len(graph.data(tensor[0])) == 1:
+            tensor = graph.data(tensor[0])[0]
+        flat = graph.shape(tensor)
+        if flat and min(matrix, default=1) > 1 and math.prod(matrix) == flat[-1]:
+            return True
+    return False
+
+
+def _sums_attention(graph: Graph, node: int) -> bool:
+    """Tell whether a sum is over what a softmax weighs: an attention written as a product and a sum."""
+    if graph.names[node] != "Sum":
+        return False
+    product = graph.data(node)[0][0]
+    factors = graph.data(product) if graph.names[product] == "Mul" else []
+    softmaxes = [unshaped(graph, factor)[0] for factor in factors]
+    return len(factors) > 1 and sum(graph.names[softmax] == "Softmax" for softmax in softmaxes) == 1
+
+
 def _union(masks: list[int]) -> int:
     union = 0
     for mask in masks:
@@ -211,6 +238,7 @@ def _union(masks: list[int]) -> int:
 
 
 _WORKING = frozenset({Effect.ATTEND, Effect.RECUR, Effect.FOURIER, Effect.OPAQUE})
+_VIEWS = frozenset({"View", "UnsafeView", "ReshapeAlias", "Mul", "Div"})
 _DEEP = frozenset({Effect.ATTEND, Effect.RECUR, Effect.OPAQUE})
 _LINEAR = frozenset({Effect.HAND_ON, Effect.PART, Effect.ADD, Effect.RESAMPLE})
 _GROWING = frozenset({Effect.HAND_ON, Effect.PART})

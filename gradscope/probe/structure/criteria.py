@@ -8,6 +8,7 @@ from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, mixed_streams, projected_from, unshaped, weights_of
 from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.parts import resolved
 from gradscope.probe.structure.region import PURE, WORKED, Region
 from gradscope.probe.structure.terms import Term, adder_of
 from gradscope.probe.structure.trace import Trace
@@ -36,9 +37,9 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
     """
     join, skip, branch = residual.join, residual.skip, residual.branch
     link, region = residual.link, residual.region
-    if not region.works or link.sign * skip.sign < 0:
+    if not region.works or (link.sign * skip.sign < 0 and not _is_turned(graph, residual.node)):
         return False  # rotary embedding, polynomials, biases; a difference f(x) - x
-    if region.reweighs and (link.scale is None or not region.reach & WORKED):
+    if _is_one_layer(link, region) or (region.reweighs and (link.scale is None or not region.reach & WORKED)):
         return False  # the D of a state space, a normalisation written by hand
     if _reads_another_part(graph, join, link, region):
         return False  # another time step, another split
@@ -54,13 +55,25 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # a sum of branches, an adapter, a re-parameterised layer, heads of consecutive layers
     if (link.bent or (link.projection and region.residuals)) and not (goes_on and (link.bent or _is_closed(residual))):
         return False  # two branches, two scales of a pyramid
-    if link.projection and weights_of(graph, link.nodes) & weights_of(graph, region.nodes):
-        return False  # a step of a loop that looks at the same tensor again
+    if link.projection and (not region.activated or weights_of(graph, link.nodes) & weights_of(graph, region.nodes)):
+        return False  # the terms of a polynomial, W x + (V x)^2; a step of a loop that looks at the same tensor again
     if isinstance(graph.nodes[join[0]], Trace) and region.residuals and not _is_worked_on(graph, region):
         return False  # a mask or a table that many blocks use
     if link.gates and region.weighs_only(factor_of):
         return False  # two tensors weighted by attention to both
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _is_one_layer(link: Link, region: Region) -> bool:
+    """Tell whether a learned factor on the skip and a linear branch make one layer: the D of a convolved state."""
+    learned = link.scale is None and not (link.gates or link.projection)
+    return learned and region.linear and not region.normed
+
+
+def _is_turned(graph: Graph, node: int) -> bool:
+    """Tell whether a sum is negated before anything else is done with it: -(-x - f(x)) is x + f(x)."""
+    readers = graph.consumers[node]
+    return len(readers) == 1 and graph.names[readers[0][0]] == "Neg"
 
 
 def couples(graph: Graph, residual: Residual) -> bool:
@@ -75,6 +88,22 @@ def closes_coupling(graph: Graph, later: Residual, earlier: Residual) -> bool:
     join = later.join
     is_part = graph.effects[join[0]] is Effect.PART and earlier.join in graph.data(join[0])
     return is_part and earlier.node in later.region.members and bool(set(graph.readers(join)) & set(_begins(earlier)))
+
+
+def swaps(graph: Graph, later: Residual, earlier: Residual) -> bool:
+    """Tell whether of two couplings in a row each adds work on one half to the other half (Dinh 2015, NICE)."""
+    kept = later.link.previous
+    if kept is None or later.link.length != 1:
+        return False
+    worked = {resolved(graph, tensor)[0] for tensor in _parts_worked_on(later)}
+    return worked == {earlier.node} and resolved(graph, kept.tensor) in _parts_worked_on(earlier)
+
+
+def _parts_worked_on(residual: Residual) -> set[Tensor]:
+    """The parts of a tensor that the branch of a coupling reads."""
+    region, graph = residual.region, residual.region.graph
+    parts = {node for node, _ in region.readers if graph.effects[node] is Effect.PART}
+    return {(part, number) for part in parts for reader, _, number in graph.consumers[part] if reader in region.members}
 
 
 def _begins(residual: Residual) -> list[tuple[int, int]]:
@@ -194,7 +223,21 @@ def _gate_counts(graph: Graph, join: Tensor, gate: Tensor, branch: Term, region:
     """Tell whether a data-dependent factor on the skip makes a gated residual.
 
     It does where it is 1 - g with g on the branch, or where it depends on the stream and the branch is one block long.
+    Where the factor is the stream's like, and no gate, x f(x) + g(x) is a polynomial.
     """
     if branch.convex or region.shares_gate(gate):
         return True
-    return not region.residuals and depends_on(graph, gate, join)
+    alike = graph.shape(gate) == graph.shape(join) and _is_plain(graph, gate)
+    return not (region.residuals or alike) and depends_on(graph, gate, join)
+
+
+def _is_plain(graph: Graph, gate: Tensor) -> bool:
+    """Tell whether a factor comes out of a layer, a product or a sum as it is, with no activation that makes a gate."""
+    for _ in range(MAX_UNARY):
+        data = graph.data(gate[0])
+        if graph.effects[gate[0]] is Effect.PROJECT or len(data) > 1:
+            return True
+        if len(data) != 1 or graph.effects[gate[0]] not in {Effect.HAND_ON, Effect.PART, Effect.SCALE, Effect.ADD}:
+            return False
+        gate = data[0]
+    return False

@@ -23,6 +23,7 @@ class SiteFlow:
     """The gradients of one site; handles of rows, None where no gradient arrived.
 
     Attributes:
+        apart: Skip and branch begin at different parts of the stream.
         grad: Norm of the gradient with respect to the sum.
         skip: Norm of the gradient that reaches the stream through the skip.
         branch: Norm of the gradient that reaches the stream through the branch.
@@ -30,17 +31,24 @@ class SiteFlow:
     """
 
     __slots__ = (
-        "_branch", "_carried", "_rows", "_skip", "_sum", "_total", "_waiting", "branch", "dot", "grad", "has_skip",
-        "keep", "num_readers", "shared", "skip",
+        "_branch", "_carried", "_rows", "_skip", "_sum", "_total", "_waiting", "apart", "branch", "dot", "grad",
+        "has_skip", "keep", "num_readers", "shared", "skip",
     )  # fmt: skip
 
     def __init__(
-        self, rows: Rows, num_readers: int, *, has_skip: bool = False, shared: tuple[tuple[Any, int], ...] = ()
+        self,
+        rows: Rows,
+        num_readers: int,
+        *,
+        has_skip: bool = False,
+        shared: tuple[tuple[Any, int], ...] = (),
+        apart: bool = False,
     ) -> None:
         self._rows = rows
         self.num_readers = num_readers
         self.has_skip = has_skip
         self.shared = shared
+        self.apart = apart
         self.keep = False
         self.grad: Handle | None = None
         self.skip: Handle | None = None
@@ -92,7 +100,7 @@ class SiteFlow:
         if self._branch is not None:
             branch = _plus(self._total, _wide(self._branch)) if self.keep else _wide(self._branch)
             self.branch = self._rows.norm(branch)
-            if self._skip is not None and self._skip.shape == branch.shape:
+            if self._skip is not None and self._skip.shape == branch.shape and not self.apart:
                 self.dot = self._rows.dot(_wide(self._skip), branch)
             self._total = branch
         self._branch = None
@@ -146,7 +154,9 @@ class Flows:
                 self.sites.append(SiteFlow(rows, 0))
                 continue
             shared = tuple((nodes[node], position) for node, position in plan.shared)
-            flow = SiteFlow(rows, len(plan.branch), has_skip=plan.skip is not None, shared=shared)
+            flow = SiteFlow(
+                rows, len(plan.branch), has_skip=plan.skip is not None, shared=shared, apart=plan.apart
+            )
             self.sites.append(flow)
             self._attach(nodes, plan, flow)
         for number, (node, output_nr) in enumerate(stations):

@@ -31,6 +31,36 @@ def part_of(graph: Graph, node: int, output_number: int) -> Part | None:
     return build(graph, node, output_number, dim, shape[dim])
 
 
+def piece_of(graph: Graph, node: int, output_number: int) -> tuple[int, int] | None:
+    """Return the tensor that was put next to others and that an operation takes out again, whole; None for all else.
+
+    The halves of a coupling are: joined at the end of one block, split at the beginning of the next.
+    """
+    if graph.names[node] not in _BUILDERS or not graph.inputs[node]:
+        return None
+    joined = graph.inputs[node][0][0]
+    part = part_of(graph, node, output_number) if graph.names[joined] == "Cat" else None
+    dim, shape = graph.saved(joined, "dim"), graph.shape((joined, 0))
+    if part is None or shape is None or not isinstance(dim, int):
+        return None
+    dim = _signed(dim) % len(shape)
+    if dim != _signed(graph.saved(node, "dim")) % len(shape):
+        return None
+    start = 0
+    for source, number, _ in sorted(graph.inputs[joined], key=lambda edge: edge[2]):
+        size = (graph.shape((source, number)) or shape)[dim]
+        if (start, start + size) == (part.start, part.stop):
+            return source, number
+        start += size
+    return None
+
+
+def resolved(graph: Graph, tensor: tuple[int, int]) -> tuple[int, int]:
+    """Return the piece that a tensor is, where it was put next to others and taken out again; else the tensor."""
+    piece = piece_of(graph, *tensor)
+    return tensor if piece is None or graph.parametric[piece[0]] else piece
+
+
 def overlap(one: Part | None, other: Part | None) -> bool:
     """Tell whether two parts may share elements; parts of axes of different size are taken to."""
     if one is None or other is None or one.size != other.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gradscope.probe.structure.chain import Link
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.residual import Residual
@@ -37,6 +38,7 @@ class Plan:
         shared: Operations between the stream and those readers that serve other branches too (the norm of a parallel
             block), the last one first: the branch's gradient is sent through them on its own.
         inexact: Why the gradient through the branch holds more than the branch's, None where it is exact.
+        apart: Skip and branch begin at different parts of the stream, so that their gradients cannot be compared.
     """
 
     node: int
@@ -44,6 +46,7 @@ class Plan:
     branch: tuple[Place, ...]
     shared: tuple[Place, ...] = ()
     inexact: str | None = None
+    apart: bool = False
 
     @property
     def places(self) -> list[int]:
@@ -62,31 +65,60 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
     gating = _gating(graph, residual)
     if gating is None:
         return Plan(residual.node, skip, (), (), "a gate of the skip is computed by too many operations")
-    shared, readers = _readers(graph, residual, dominators, gating)
+    begin = _begin(graph, residual, gating)
+    shared, readers = _readers(graph, residual, dominators, gating, begin)
     readers = tuple(place for place in readers if place != skip)
     traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (*readers, *shared))
     if traced or graph.gradient_of(residual.join) is None:
         return Plan(residual.node, None, (), (), "the stream needs no gradient there, or ran without a graph")
     within = {node for node, _ in shared}
-    leak = _leaks(graph, residual, dominators, within, gating)
+    leak = _leaks(graph, residual, dominators, within, gating, begin)
     reason = "a tensor of the branch is used elsewhere as well" if leak else None
-    return Plan(residual.node, skip, readers, shared, reason)
+    return Plan(residual.node, skip, readers, shared, reason, apart=begin != _on_skip(graph, residual)[0].tensor)
 
 
 def _skip(graph: Graph, residual: Residual, dominators: Dominators) -> Place | None:
-    """The reader of the join on the skip, where each tensor on the way goes nowhere else."""
+    """The reader of the join on the skip, where each tensor on the way goes nowhere else.
+
+    Of a split the reader of the skip's own part: the split itself sends back what comes to the other parts as well.
+    """
     link = residual.link.previous
-    reader = adder_of(graph, residual.node) if link is None else link.tensor[0]
-    direct = link is None
     while link is not None:
         readers = [node for node, _ in graph.readers(link.tensor) if dominators.reaches(node)]
         if len(readers) > 1:
             return None
         link = link.previous
-    places = _places(graph, reader, residual.join)
-    if direct and residual.skip.position in places:
+    start, following = _on_skip(graph, residual)
+    reader = adder_of(graph, residual.node) if following is None else following.tensor[0]
+    places = _places(graph, reader, start.tensor)
+    if following is None and residual.skip.position in places:
         return (reader, residual.skip.position)
     return (reader, places[0]) if places else None
+
+
+def _on_skip(graph: Graph, residual: Residual) -> tuple[Link, Link | None]:
+    """Where a skip begins, past splits, and what is next to it on the way to the sum."""
+    start = residual.link
+    while start.previous is not None and _is_divided(graph, start.previous.tensor[0]):
+        start = start.previous
+    return start, start.previous
+
+
+def _begin(graph: Graph, residual: Residual, gating: frozenset[int]) -> Tensor:
+    """Where a branch begins: at the stream, or at the one part of it that the branch reads of a split."""
+    readers = residual.region.readers
+    if len(readers) == 1 and _is_divided(graph, readers[0][0]):
+        node = readers[0][0]
+        own = residual.region.members | gating
+        numbers = {number for reader, _, number in graph.consumers[node] if reader in own}
+        if len(numbers) == 1:
+            return node, numbers.pop()
+    return residual.join
+
+
+def _is_divided(graph: Graph, node: int) -> bool:
+    """Tell whether several outputs of an operation are used."""
+    return len({number for _, _, number in graph.consumers[node]}) > 1
 
 
 def _gating(graph: Graph, residual: Residual) -> frozenset[int] | None:
@@ -111,7 +143,7 @@ def _gating(graph: Graph, residual: Residual) -> frozenset[int] | None:
 
 
 def _readers(
-    graph: Graph, residual: Residual, dominators: Dominators, gating: frozenset[int]
+    graph: Graph, residual: Residual, dominators: Dominators, gating: frozenset[int], begin: Tensor
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
     """Step over operations at the branch's beginning whose output is read by others too."""
     inside = _inside(graph, residual) | gating
@@ -121,7 +153,7 @@ def _readers(
         return residual.region.readers_of(tensor) + [place for place in graph.readers(tensor) if place[0] in apart]
 
     shared: list[Place] = []
-    tensor: Tensor = residual.join
+    tensor = begin
     readers = own(tensor)
     while len(readers) == 1 and len(shared) < _MAX_SHARED:
         node = readers[0][0]
@@ -145,7 +177,12 @@ def _places(graph: Graph, reader: int, tensor: Tensor) -> list[int]:
 
 
 def _leaks(
-    graph: Graph, residual: Residual, dominators: Dominators, shared: set[int], gating: frozenset[int]
+    graph: Graph,
+    residual: Residual,
+    dominators: Dominators,
+    shared: set[int],
+    gating: frozenset[int],
+    begin: Tensor,
 ) -> bool:
     region = residual.region
     inside = _inside(graph, residual) | gating
@@ -153,7 +190,7 @@ def _leaks(
         dominators.reaches(reader)
         and not region.holds(reader, (node, number))
         and not _stays_inside(graph, reader, inside, set(residual.link.sums), dominators)
-        for node in {*region.nodes, *gating} - shared
+        for node in {*region.nodes, *gating} - shared - {begin[0]}
         for reader, _, number in graph.consumers[node]
     )
 

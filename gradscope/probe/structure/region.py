@@ -28,6 +28,9 @@ WORKED = 16
 _MAX_NESTED = 32
 """Blocks inside of blocks are looked into so often; what reads a tensor further inside is taken for somebody else."""
 
+_BENDING = frozenset({
+    Effect.BEND, Effect.NORM, Effect.POOL, Effect.ATTEND, Effect.RECUR, Effect.FOURIER, Effect.OPAQUE,
+})  # fmt: skip
 _SHAPE_ONLY = frozenset({Effect.HAND_ON})
 
 
@@ -40,6 +43,7 @@ class Region:
         nodes: The operations that depend on the join, in execution order.
         reach: Which kinds of path lead from the join to the end.
         bends: Weights work on something that is not linear in the stream.
+        linear: All of it is linear in the stream, norms apart.
         residuals: Residual additions on the way.
         normed: There is a normalisation layer on the way.
         differs: The stream is subtracted from what pooling made of it.
@@ -59,6 +63,7 @@ class Region:
     nodes: list[int] = field(default_factory=list)
     reach: int = 0
     bends: bool = False
+    linear: bool = False
     normed: bool = False
     differs: bool = False
     residuals: list[int] = field(default_factory=list)
@@ -76,6 +81,12 @@ class Region:
     def works(self) -> bool:
         """The branch does real work: weights, attention, a transform; pooling of a norm's output or less the stream."""
         return bool(self.reach & WORKED) or bool(self.reach & POOLED and (self.normed or self.differs))
+
+    @property
+    def activated(self) -> bool:
+        """Something on the branch bends the stream: an activation, a norm, a pooling, a block; no mere product."""
+        bends = (n for n in self.nodes if self.graph.effects[n] in _BENDING and self.graph.names[n] != "Pow")
+        return bool(self.residuals) or next(bends, None) is not None
 
     @property
     def reweighs(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from gradscope.probe.structure.additions import AdditionRecorder, Place
 from gradscope.probe.structure.chain import FactorOf, Link, factors_in
-from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples
+from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples, swaps
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.injections import Injections
 from gradscope.probe.structure.lineage import settled_from
@@ -89,6 +89,7 @@ class Finder:
         """Sums that are residual where a later block adds to them."""
         self._coupling: dict[int, list[Residual]] = {}
         """Sums of two parts of one tensor that are residual where the other part is added to next."""
+        self._last_coupling: list[Residual] = []
         self._loops = False
         """The sum that is looked at belongs to a loop over time."""
         self.spent = 0
@@ -120,7 +121,16 @@ class Finder:
         if likely:
             self._starting[node] = likely
         elif couplings := _best(pairs, lambda one: couples(self.graph, one)):
-            self._coupling[node] = couplings
+            self._couple(node, couplings)
+
+    def _couple(self, node: int, couplings: list[Residual]) -> None:
+        """Keep a sum of two parts of one tensor in mind, and count it and the one before it where these swap roles."""
+        before = self._last_coupling
+        self._coupling[node], self._last_coupling = couplings, couplings
+        if before and swaps(self.graph, couplings[0], before[0]):
+            for one in (before, couplings):
+                self._coupling.pop(one[0].node, None)
+                self.found[one[0].node] = one
 
     def _take(self, node: int, residuals: list[Residual]) -> None:
         """Count a sum, and earlier ones that only this one shows to be residual."""

@@ -69,14 +69,15 @@ def _stacked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor
     saved = getattr(stack, "_saved_dim", None)
     if not isinstance(dim, int) or not isinstance(saved, int) or dim % stacked.dim() != saved % stacked.dim():
         return []
-    return list(stacked.unbind(dim))
+    parts = list(stacked.unbind(dim))
+    return parts if len(parts) == len(stack.next_functions) else []
 
 
 def _stack_behind(node: Any) -> Any:
-    """Return the stack that a node makes, or weighs."""
+    """Return the stack (or the tensors of one slice put next to each other) that a node makes, or weighs."""
     if node is not None and operation(node.name()) == "Mul":
         node = next((source for source, _ in node.next_functions if source is not None), None)
-    return node if node is not None and operation(node.name()) == "Stack" else None
+    return node if node is not None and operation(node.name()) in {"Stack", "Cat"} else None
 
 
 _WITH_WEIGHT = 3

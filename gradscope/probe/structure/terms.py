@@ -146,7 +146,7 @@ def _addmm(graph: Graph, node: int) -> list[Term]:
 def _sum(graph: Graph, node: int) -> list[Term]:
     """Sum or mean over a stack of tensors along the stacked axis, of a weighed stack as well."""
     stack, weighed = _stack_of(graph, node)
-    if stack < 0 or not 1 < len(graph.inputs[stack]) <= MAX_STACKED:
+    if stack < 0 or not 1 < len(graph.inputs[stack]) <= MAX_STACKED or not _stacks(graph, stack):
         return []
     dims, stacked = graph.saved(node, "dim"), graph.saved(stack, "dim")
     shape = graph.shape((stack, 0))
@@ -165,8 +165,17 @@ def _stack_of(graph: Graph, node: int) -> tuple[int, bool]:
     weighed = len(sources) == 1 and graph.names[sources[0][0]] == "Mul"
     if weighed:
         sources = graph.data(sources[0][0])
-    found = len(sources) == 1 and graph.names[sources[0][0]] == "Stack"
+    found = len(sources) == 1 and graph.names[sources[0][0]] in {"Stack", "Cat"}
     return (sources[0][0] if found else -1), weighed
+
+
+def _stacks(graph: Graph, node: int) -> bool:
+    """Tell whether tensors are put next to each other along an axis of their own."""
+    if graph.names[node] == "Stack":
+        return True
+    shapes = [graph.shape((source, number)) for source, number, _ in graph.inputs[node]]
+    dim = graph.saved(node, "dim")
+    return isinstance(dim, int) and all(shape and shape[_wrapped(dim, len(shape))] == 1 for shape in shapes)
 
 
 def _joined(graph: Graph, node: int) -> list[Term]:
