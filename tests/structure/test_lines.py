@@ -233,3 +233,21 @@ def test_one_of_two_streams_that_share_their_branches() -> None:
 def test_layers_whose_weights_are_computed_by_modules_inside(dress: Callable[[nn.Module], nn.Module]) -> None:
     layers = [part for _ in range(L) for part in (dress(nn.Linear(D, D)), nn.ReLU())]
     assert names_of(nn.Sequential(*layers, nn.Linear(D, 2)), torch.randn(B, D)) == [f"{2 * i}" for i in range(L)]
+
+
+def test_functions_with_their_weights_in_a_list() -> None:
+    """No module makes the layers: they are named after their weights; the last one makes the output."""
+
+    class Functional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = nn.ParameterList(nn.Parameter(torch.randn(D, D)) for _ in range(6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for weight in self.weights:
+                x = torch.tanh(x @ weight)
+            return x
+
+    seen = watched(Functional(), torch.randn(3, D))
+    assert [station.name for station in seen.structure.stations] == [f"weights.{i}" for i in range(5)]
+    assert None not in seen.station_grads

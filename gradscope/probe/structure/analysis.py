@@ -82,7 +82,7 @@ def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signat
     for site in sites:
         site.alive = dominators.reaches(site.node)
     parents = {name for name, module in named_modules(model) if _has_parts(module)}
-    stations = find_stations(Network(graph, places, sites, parents), dominators)
+    stations = find_stations(Network(graph, places, sites, parents, parameters), dominators)
     plans = [
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
         for site in sites

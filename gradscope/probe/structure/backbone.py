@@ -35,7 +35,7 @@ def find_stations(network: Network, dominators: Dominators) -> list[Station]:
     elif len(stations) <= _FEW:
         live = [node for node in range(len(graph.nodes)) if dominators.reaches(node) and not graph.is_raw(node)]
         blocks = blocks_on(graph, network.places, live, network.parents, set())
-        line = longest_line(graph, dominators, handed_on(dominators, blocks))
+        line = longest_line(graph, dominators, handed_on(graph, dominators, blocks))
         if 2 * len(stations) <= len(line):
             stations = stations_along(network, line)
     names = _several(stations)

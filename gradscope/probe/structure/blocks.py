@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.lineage import weights_of
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places, ancestry
 from gradscope.probe.watching.calls import Call
@@ -68,6 +69,30 @@ def blocks_on(
     if with_sites or _covers(chosen, leaves):
         return chosen
     return _without_head(graph, leaves)
+
+
+def layers_on(
+    graph: Graph, places: Places, chain: Iterable[int], parameters: Mapping[int, str]
+) -> dict[Tensor, str]:
+    """Return what weights make on a chain where no module does (functions with their weights in a list), by name.
+
+    The last is left out: what it makes is the network's output. Weights of modules that are called are used elsewhere
+    by something else, such as the backward pass of a gradient penalty.
+    """
+    called = {call.module for calls in places.returned.values() for call in calls}
+    found: dict[Tensor, str] = {}
+    for node in chain:
+        if graph.effects[node] is not Effect.PROJECT:
+            continue
+        owner = places.owner(node)
+        variables = [getattr(graph.nodes[leaf], "variable", None) for leaf in sorted(weights_of(graph, [node]))]
+        names = [parameters[id(v)] for v in variables if v is not None and v.dim() > 1 and id(v) in parameters]
+        holders = {name.rpartition(".")[0] for name in names[:1]} - {owner.module if owner is not None else ""}
+        if names and not holders & called:
+            found[node, 0] = names[0].removesuffix(".weight")
+    if len(found) > 1:
+        found.pop(max(found))
+    return found
 
 
 def _series(graph: Graph, places: Places, chain: Iterable[int], parents: set[str]) -> list[Series]:

@@ -61,17 +61,33 @@ def longest_line(graph: Graph, dominators: Dominators, ends: set[int]) -> list[i
     return line[::-1]
 
 
-def handed_on(dominators: Dominators, blocks: dict[Tensor, Call]) -> set[int]:
-    """The outputs of blocks, without those of a loop over time: a module that is called again, each output of use."""
+def handed_on(graph: Graph, dominators: Dominators, blocks: dict[Tensor, Call]) -> set[int]:
+    """The outputs of blocks, without those of a loop over time: a module that is called again, each output of use.
+
+    Calls that have nothing to do with each other (a critic that is shown two batches) are no loop.
+    """
     calls: dict[str, list[int]] = defaultdict(list)
     for (node, _), call in sorted(blocks.items(), key=lambda item: item[0]):
         calls[call.module].append(node)
     return {
         node
         for nodes in calls.values()
-        if all(dominators.passes(one, other) for one, other in pairwise(nodes))
+        if all(dominators.passes(one, other) or not _leads_to(graph, one, other) for one, other in pairwise(nodes))
         for node in nodes
     }
+
+
+def _leads_to(graph: Graph, node: int, other: int) -> bool:
+    """Tell whether a later operation is computed from an earlier one."""
+    stack, seen = [node], {node}
+    while stack:
+        for reader, _, _ in graph.consumers[stack.pop()]:
+            if reader == other:
+                return True
+            if reader < other and reader not in seen:
+                seen.add(reader)
+                stack.append(reader)
+    return False
 
 
 def outermost(sites: dict[int, Site]) -> set[int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from gradscope.probe.structure.blocks import blocks_on
+from gradscope.probe.structure.blocks import blocks_on, layers_on
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.places import Places, ancestry
 from gradscope.probe.structure.settling import closes_block, settled, start_of
@@ -60,12 +61,14 @@ class Network:
         places: Who ran what.
         sites: The residual additions and concatenations.
         parents: Names of modules that have modules inside.
+        parameters: The names of the model's parameters by the parameter's id.
     """
 
     graph: Graph
     places: Places
     sites: list[Site]
     parents: set[str]
+    parameters: Mapping[int, str]
 
     @cached_property
     def numbers(self) -> dict[int, int]:
@@ -90,25 +93,31 @@ def stations_along(network: Network, chain: list[int]) -> list[Station]:
     blocks = blocks_on(graph, places, chain, network.parents, network.with_sites)
     if not (blocks or on_chain):
         blocks = blocks_on(graph, places, chain, network.parents, set())
+    layers = {} if blocks or on_chain else layers_on(graph, places, chain, network.parameters)
     ends = settled(graph, [sites[number] for number in on_chain], set(chain))
     ends = [
         closes_block(graph, sites[number].node, end, blocks, chain) for number, end in zip(on_chain, ends, strict=True)
     ]
     tensors: dict[Tensor, int | None] = dict(zip(ends, on_chain, strict=True))
-    for tensor in blocks:
+    for tensor in (*blocks, *layers):
         tensors.setdefault(tensor, None)
     start = start_of(graph, places, [sites[n] for n in on_chain], blocks, chain)
     if start is not None:
         tensors.setdefault(start, None)
     return [
-        _station(network, tensor, tensors[tensor], blocks, tensor == start)
+        _station(network, tensor, tensors[tensor], blocks, layers.get(tensor), tensor == start)
         for tensor in sorted(tensors)
         if graph.gradient_of(tensor) is not None
     ]
 
 
 def _station(
-    network: Network, tensor: Tensor, site: int | None, blocks: dict[Tensor, Call], is_start: bool
+    network: Network,
+    tensor: Tensor,
+    site: int | None,
+    blocks: dict[Tensor, Call],
+    layer: str | None,
+    is_start: bool,
 ) -> Station:
     graph, places, sites = network.graph, network.places, network.sites
     block = blocks.get(tensor)
@@ -116,8 +125,10 @@ def _station(
     call = block if block is not None else (returned[0] if returned else None)
     if site is not None and call is None:
         call = sites[site].call
-    kind = "start" if is_start else ("block" if block is not None else "addition")
-    if block is not None or site is None:
+    kind = "start" if is_start else ("block" if block is not None or layer is not None else "addition")
+    if layer is not None:
+        name = layer
+    elif block is not None or site is None:
         name = call.module if call is not None and call.module else _described(graph, places, tensor[0])
     else:
         name = sites[site].name
