@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.probe.deep import make_room
 from gradscope.probe.evidence import Evidence
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
@@ -172,6 +173,7 @@ class StepWatch(BackwardListener):
             following = [n for n, _ in node.next_functions if n is not None and n not in seen]
             seen.update(following)
             waiting += following
+        make_room(len(seen))
         return False
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gradscope.probe.deep import make_room
+
 _NAMELESS = "CppFunction"
 """The class of all nodes that Python knows no class for; these are told apart by name."""
 
@@ -43,6 +45,7 @@ def skeleton_of(roots: Iterable[Any]) -> Skeleton:
             note(number)
             note(output_nr)
         note(-2)
+    make_room(len(nodes))
     kinds: list[Any] = list(map(type, nodes))
     if any(kind.__name__ == _NAMELESS for kind in set(kinds)):
         kinds = [node.name() if kind.__name__ == _NAMELESS else kind for node, kind in zip(nodes, kinds, strict=True)]

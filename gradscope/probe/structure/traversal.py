@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gradscope.probe.deep import make_room
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.operations import operation
 from gradscope.probe.structure.trace import OUTSIDE, Trace
@@ -38,6 +39,7 @@ def walk(
             continue
         edges = found[node] = _edges(node, hidden, splices, carriers)
         stack.extend(source for source, _, _ in edges if source not in found)
+    make_room(len(found))
     graph = _ordered(found, in_views or {})
     graph.carriers = carriers
     return graph

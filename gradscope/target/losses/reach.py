@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.probe.deep import make_room
+
 PREFERRED = (
     "logits",
     "prediction",
@@ -67,4 +69,5 @@ def _behind(tensor: torch.Tensor, parameters: set[int]) -> tuple[set[int], int]:
             if following is not None and following not in seen:
                 seen.add(following)
                 stack.append(following)
+    make_room(len(seen))
     return found, len(seen)
