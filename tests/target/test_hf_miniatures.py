@@ -12,7 +12,7 @@ from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.heads import _has_forward
 from gradscope.target.hf.names import named
 from gradscope.target.hf.settle import _unbuildable
-from gradscope.target.hf.shrink import tiny
+from gradscope.target.hf.shrink import UNCHANGED, tiny
 from gradscope.target.hf.sizes import smaller
 from gradscope.target.infer.guess import BATCH, Guess, Mark
 from gradscope.target.infer.lessons import lessons
@@ -96,7 +96,7 @@ def test_a_small_picture_becomes_a_quarter_as_many_tokens_as_it_has_patches() ->
 
 
 def test_the_last_level_changes_nothing() -> None:
-    assert vars(tiny(Config, {}, 3)) == vars(Config())
+    assert vars(tiny(Config, {}, UNCHANGED)) == vars(Config())
 
 
 def test_a_setting_that_is_refused_is_left_alone() -> None:

@@ -65,7 +65,7 @@ def test_optional_inputs_are_given_where_parts_wait_for_them():
     assert "text_ids = 8x16 integers" in text
     assert "mel = 8x40x" in text
     assert "class_labels = 8 integers below 10" in stepped("Conditioned")[0].inputs_origin.text
-    assert "edge_attr = 64x5" in stepped("Graph2")[0].inputs_origin.text
+    assert "edge_attr = 16x5" in stepped("Graph2")[0].inputs_origin.text
 
 
 def test_numbers_are_of_the_type_that_the_model_computes_in():

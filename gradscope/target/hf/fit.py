@@ -18,6 +18,8 @@ OF_EACH_KIND = 2
 """Layers of one kind often share weights with one another, so that one of them is too few."""
 ROTATED = ("qk_rope_head_dim", "head_dim")
 """How much of a head is rotated."""
+DEFAULT_SECTIONS = re.compile(r"mrope_section\W{0,3}, \[(\d+(?:, \d+)+)\]")
+"""The sections that a model's source falls back on."""
 USUAL_SECTIONS = 3
 """Time, height and width."""
 PATCHES_PER_SIDE = 4
@@ -28,6 +30,9 @@ SMALL_WINDOW = 4
 """Patches a side of a window of attention."""
 MAP_SIZES = re.compile(r"feat(ure)?_sizes$|grid_pinpoints$")
 """Sizes in features or in pixels of what pictures are cut into or become; all shrink with the picture."""
+EXPERTS = re.compile(r"^(?!.*shared).*experts$|expert_num")
+CHOSEN = re.compile(r"experts_per_tok|(^|_)(top_?k|k)$|moe_topk")
+"""How many experts there are, and how many are chosen for a token."""
 POOLED = re.compile(r"^mm_tokens_per_image$")
 """How many tokens a picture becomes, whatever its patches."""
 LARGE_PATCH = 8
@@ -68,6 +73,21 @@ def fitting_stages(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def enough_experts(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep as many experts as are chosen for a token, where fewer of them would be left."""
+    values = {**constructor_values(config), **changes}
+    chosen = max((v for n, v in values.items() if CHOSEN.search(n) and type(v) is int), default=0)
+    return {
+        name: type(value)([max(n, chosen) for n in value]) if isinstance(value, list | tuple) else max(value, chosen)
+        for name, value in changes.items()
+        if EXPERTS.search(name) and (type(value) is int or _is_of_numbers(value))
+    }
+
+
+def _is_of_numbers(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(number) is int for number in value)
+
+
 def fitting_heads(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Give a size to heads that have none of their own: some models forget to derive it."""
     values = constructor_values(config)
@@ -77,27 +97,47 @@ def fitting_heads(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     return {"head_dim": width // heads}
 
 
+def latent_heads(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Let every head of a latent attention have keys of its own: it shares none."""
+    values = constructor_values(config)
+    heads = changes.get("num_attention_heads", values.get("num_attention_heads"))
+    if "kv_lora_rank" not in values or values.get("num_key_value_heads") is None or not isinstance(heads, int):
+        return {}
+    return {"num_key_value_heads": heads}
+
+
 def fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Make the sections of a multi-axis rotary embedding add up to half the new size of a head."""
     rope = getattr(config, "rope_parameters", None)
-    if not isinstance(rope, Mapping) or not _has_sections(inspect.getsourcefile(type(config)) or ""):
+    source = _models_of(inspect.getsourcefile(type(config)) or "")
+    if not isinstance(rope, Mapping) or not rope or "mrope_section" not in source:
         return {}
-    sections = rope.get("mrope_section") or range(USUAL_SECTIONS)
+    if any(isinstance(part, Mapping) for part in rope.values()):  # each kind of layer rotates in its own way
+        return {}
+    sections = rope.get("mrope_section") or _sections_in(source)
     head = next((size for name in ROTATED if (size := changes.get(name) or getattr(config, name, None))), None)
     width = changes.get("hidden_size", getattr(config, "hidden_size", 0))
     heads = changes.get("num_attention_heads", getattr(config, "num_attention_heads", 1))
     half = int((head or width // heads) * rope.get("partial_rotary_factor", 1.0)) // 2
     rest = half * 3 // 8
-    return {
-        "rope_parameters": {**rope, "mrope_section": [half - rest * (len(sections) - 1), *[rest] * (len(sections) - 1)]}
-    }
+    new = [half - rest * (len(sections) - 1), *[rest] * (len(sections) - 1)]
+    is_last_apart = sections[0] == sections[1] != sections[-1]  # height and width come first, and are alike
+    return {"rope_parameters": {**rope, "mrope_section": new[::-1] if is_last_apart else new}}
 
 
 @functools.cache
-def _has_sections(file: str) -> bool:
-    """Whether the models of a configuration file rotate several axes; where that is a default, only source tells."""
+def _models_of(file: str) -> str:
+    """Return the source of the models of a configuration file: whether several axes are rotated is told there alone."""
     model_file = Path(file.replace("configuration_", "modeling_"))
-    return model_file.is_file() and "mrope_section" in model_file.read_text(encoding="utf-8")
+    return model_file.read_text(encoding="utf-8") if model_file.is_file() else ""
+
+
+def _sections_in(source: str) -> list[int]:
+    """Return the sections that a model takes where its configuration names none."""
+    match = DEFAULT_SECTIONS.search(source)
+    return [int(part) for part in match[1].split(",")] if match else list(range(USUAL_SECTIONS))
+
+
 def small_picture(config: Any) -> dict[str, Any]:
     """A picture of a few patches a side; a size in two numbers stays in two, and a strip keeps its shape."""
     size, patch = getattr(config, "image_size", None), _one_side(getattr(config, "patch_size", None))

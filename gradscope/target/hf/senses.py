@@ -17,6 +17,8 @@ SAMPLES = 4000
 """Samples of a made-up wave: a quarter of a second."""
 GRID_NAMES = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hw", "grid_hws")
 """Inputs that tell how many patches each picture has a side."""
+PLACES = ("spatial_shapes", "pixel_position_ids", "image_position_ids")
+"""Inputs that tell where each patch of a picture is from, beside the patches in one row a sample."""
 AUDIO_NAMES = ("input_features", "input_values", "audio_values", "audio_input_values", "audio_features")
 """Inputs that hold a sound."""
 PICTURE_NAMES = ("pixel_values", "pixel_values_videos", "pixel_values_images")
@@ -43,22 +45,24 @@ def _patches(name: str | None, parameters: Mapping[str, Any], facts: Facts) -> I
         if flat is not None:
             told = facts.told.get(flat)
             size = (facts.channels * facts.temporal * facts.patch**2,)
+            unfolded = (facts.channels, *[facts.temporal] * (facts.temporal > 1), facts.patch, facts.patch)
             sides = (1, GRID, GRID) if "thw" in grid else (GRID, GRID)
             merged = [n for n in parameters if n in ("merge_sizes", "image_merge_sizes")]
             beside = {
                 grid: Guess("rows", (BATCH,), value=sides),
                 **{n: Guess("lengths", (BATCH,), high=2) for n in merged},  # two by two patches become one
             }
-            for inside in dict.fromkeys([*([told.shape[1:]] if told and BATCH not in told.shape else []), size]):
+            documented = [told.shape[1:]] if told and BATCH not in told.shape else []
+            for inside in dict.fromkeys([*documented, size, unfolded]):
                 yield {flat: Guess("patches", (BATCH, GRID * GRID, *inside)), **beside}
 
 
 def _with_sizes(name: str, parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
     """Pictures with an input beside them that says how large they are, or how they were cut."""
-    if "spatial_shapes" in parameters:
+    if any(place in parameters for place in PLACES):
         yield {
             name: Guess("float", (BATCH, GRID * GRID, facts.channels * facts.patch**2)),
-            "spatial_shapes": Guess("rows", (BATCH,), value=(GRID, GRID)),
+            **({n: Guess("rows", (BATCH,), value=(GRID, GRID)) for n in ("spatial_shapes",) if n in parameters}),
             **({m: Guess("mask", (BATCH, GRID * GRID)) for m in ("pixel_attention_mask",) if m in parameters}),
         }
     if "image_sizes" in parameters:

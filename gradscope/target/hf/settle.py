@@ -19,7 +19,8 @@ from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.heads import classes_of
 from gradscope.target.hf.missing import name_missing_tokens
-from gradscope.target.hf.shrink import LEVELS, UNCHANGED, tiny
+from gradscope.target.hf.repair import built
+from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED, tiny
 from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
@@ -31,10 +32,12 @@ MOST_CLASSES = 3
 """Classes of a model type that are tried."""
 MOST_PARAMETERS = 300_000_000
 """More than that, with widths kept, is too much for a step of a second."""
-WHOLE_LEVELS = (0, 1)
+WHOLE_LEVELS = (SMALL, SAME_WIDTHS, IN_STEP)
 """Levels at which inputs for all of a model of several kinds of input are looked for."""
 MOST_SECONDS, MOST_SECONDS_EACH = 30.0, 8.0
 """Processor time after which no further class or size is tried, and time spent on the inputs of each."""
+SIZES = {SMALL: "in miniature", IN_STEP: "with few layers, all widths divided alike", UNCHANGED: "in full size"}
+"""What the levels are called."""
 BLIND_COST = 0.5
 """Cost of guesses from the layers alone against those from the signature and the configuration."""
 MOST_TRIALS = 60
@@ -82,11 +85,12 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
             name_missing_tokens(config, attempt.cls)
             if _is_large(attempt.cls, config):
                 continue
-            model = attempt.cls(config)
+            model = built(attempt.cls, config)
         except TargetError:
             raise
         except Exception as error:  # a configuration that does not fit raises anything
-            failure = error if attempt.level == UNCHANGED else failure or error
+            is_telling = attempt.level == UNCHANGED and not isinstance(error, RuntimeError | MemoryError)
+            failure = error if failure is None or is_telling else failure
             continue
         after = torch.get_rng_state(), random.getstate()
         inferred = _try(model, attempt, config, label)
@@ -171,7 +175,7 @@ def _try(model: nn.Module, attempt: _Attempt, config: Any, label: str) -> Inferr
 
 def _note(attempt: _Attempt, model_type: str) -> str:
     level = attempt.level
-    size = "in miniature" if not level else "with few layers and experts" if level < UNCHANGED else "in full size"
+    size = SIZES.get(level, "with few layers and experts")
     idle = "; no inputs were found that use all of it" if attempt.partial else ""
     name = attempt.cls.__name__
     return f"{name} from the default configuration of {model_type}, {size}{idle}; -a key=value changes it."

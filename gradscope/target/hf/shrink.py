@@ -8,14 +8,18 @@ from typing import Any
 
 from gradscope.target.hf.facts import FACTS
 from gradscope.target.hf.fit import (
+    enough_experts,
     fitting_heads,
     fitting_layers,
     fitting_rotation,
     fitting_stages,
+    latent_heads,
     pooled_tokens,
     small_picture,
     smaller_maps,
 )
+from gradscope.target.hf.repair import configured
+from gradscope.target.hf.scale import common_factor, divided
 from gradscope.target.hf.settings import attribute_name, constructor_values, parts_of, read_setting, refuse_unknown
 from gradscope.target.hf.sizes import (
     DEPTHS,
@@ -29,12 +33,9 @@ from gradscope.target.hf.sizes import (
     smaller,
 )
 
-LEVELS = (0, 1, 2, 3)
-"""How far to shrink, furthest first."""
-SMALL_PICTURES = 1
-"""The last level at which pictures are made small."""
-UNCHANGED = 3
-"""The level at which a configuration is taken as it is."""
+SMALL, SAME_WIDTHS, IN_STEP, SAME_PICTURES, UNCHANGED = range(5)
+LEVELS = (SMALL, SAME_WIDTHS, IN_STEP, SAME_PICTURES, UNCHANGED)
+"""How far to shrink: everything, depth alone, depth with all widths by one factor, not even pictures, nothing."""
 WINDOW = 8
 """Tokens that a sliding window takes where a configuration asks for one and gives it no width."""
 OUTWARD = re.compile(r"^out_hidden_size$")
@@ -51,34 +52,51 @@ def tiny(cls: Any, given: Mapping[str, Any], level: int = 0) -> Any:
     Args:
         cls: The configuration class.
         given: What the user asked for; ``part.key`` reaches into a part of a composite configuration.
-        level: 0 to shrink everything, 1 to keep the widths, 2 to keep the pictures' size as well, 3 to shrink nothing.
+        level: One of `LEVELS`.
     """
-    default = cls()
-    changes = shrunk(default, level, []) if level < UNCHANGED else {}
-    changes.update(FACTS.get(cls.model_type, {}) if level == 0 else {})
+    default = configured(cls, {})
+    factor = common_factor(default) if level == IN_STEP else 1
+    changes = shrunk(default, level, [], factor) if level < UNCHANGED else {}
+    changes.update(FACTS.get(cls.model_type, {}) if level == SMALL else {})
     own = {key: value for key, value in given.items() if "." not in key}
     refuse_unknown(default, given)
     for key, part in parts_of(default).items():
         inner = {k.partition(".")[2]: v for k, v in given.items() if k.startswith(key + ".")}
         if inner:
             changes[key] = type(part)(**{**constructor_values(changes.get(key, part)), **inner})
-    config = cls(**{**changes, **{attribute_name(cls, key): value for key, value in own.items()}})
+    config = configured(cls, {**changes, **{attribute_name(cls, key): value for key, value in own.items()}})
     if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 1
-    if getattr(config, "layer_types", None) and not getattr(config, "sliding_window", WINDOW):
-        config.sliding_window = WINDOW  # some models make the window's mask even where no layer uses it
+    _fill_windows(config)
     return config
 
 
-def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
-    """Return the constructor arguments that make a smaller copy of a configuration, its parts shrunk as well."""
+def _fill_windows(config: Any) -> None:
+    """Give windows a width where none is set: some models make the window's mask even where no layer uses it."""
+    if read_setting(config, "layer_types") and read_setting(config, "sliding_window") in (None, 0):
+        config.sliding_window = WINDOW
+    for part in parts_of(config).values():
+        _fill_windows(part)
+
+
+def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dict[str, Any]:
+    """Return the constructor arguments that make a smaller copy of a configuration, its parts shrunk as well.
+
+    Args:
+        config: The configuration.
+        level: One of `LEVELS`.
+        used_ids: Special tokens that were given ids of the small vocabulary, to add to.
+        factor: What all widths are divided by where they shrink in step.
+    """
     changes: dict[str, Any] = {}
-    depth_only = level > 0 or _is_hierarchical(config)
+    depth_only = level > SMALL or _is_hierarchical(config)
     stages = _lengths_of_stages(config)
     for name, value in constructor_values(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
-            inner = shrunk(value, level, used_ids)
-            changes[name] = type(value)(**{**_own_settings(value), **inner, **FACTS.get(value.model_type, {})})
+            inner = shrunk(value, level, used_ids, factor)
+            changes[name] = configured(
+                type(value), {**_own_settings(value), **inner, **FACTS.get(value.model_type, {})}
+            )
         elif RANDOM_DEPTH.search(name) and isinstance(value, float):
             changes[name] = 0.0
         elif value is None and PLACEHOLDER_ID.search(name):
@@ -87,21 +105,25 @@ def shrunk(config: Any, level: int, used_ids: list[int]) -> dict[str, Any]:
             changes[name] = _low_ids(value, used_ids)
         elif isinstance(value, int) and not isinstance(value, bool):
             if not (STAGES.search(name) and value in stages):
-                keeps_widths = depth_only and not (level == 0 and OUTWARD.search(name))
+                keeps_widths = depth_only and not (level == SMALL and OUTWARD.search(name))
                 changes[name] = smaller(name, value, depth_only=keeps_widths)
         elif LAYER_CHOICE.search(name) and _is_whole_numbers(value) and max(value) >= LAYERS:
             changes[name] = _first_layers(value)
         elif DEPTHS.search(name) and _is_whole_numbers(value):
             changes[name] = type(value)(min(number, LAYERS) for number in value)
+    changes.update(enough_experts(config, changes))
     changes = {name: value for name, value in changes.items() if _differs(value, read_setting(config, name))}
     changes.update(fitting_layers(config, changes))
     changes.update(fitting_stages(config, changes))
-    if level <= SMALL_PICTURES:
+    if level < SAME_PICTURES:
         changes.update(small_picture(config))
         changes.update(smaller_maps(config, changes))
         changes.update(pooled_tokens(config, changes))
+    if level == IN_STEP and factor > 1:
+        changes.update(divided(config, factor))
     if not depth_only:
         changes.update(fitting_heads(config, changes))
+        changes.update(latent_heads(config, changes))
         changes.update(fitting_rotation(config, changes))
     return changes
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.target.infer.changes import Lesson, with_size
+from gradscope.target.infer.conditions import named_in_condition
 from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.roles import IDS, LABEL, MASK, TYPES, Hints, usual
@@ -28,7 +29,8 @@ def by_absence(outcome: Outcome, candidate: Candidate, optional: Sequence[str], 
     """
     if outcome.error is None:
         return
-    message, left_out = str(outcome.error), [name for name in optional if name not in dict(candidate)]
+    message = f"{outcome.error} {named_in_condition(outcome.error)}"
+    left_out = [name for name in optional if name not in dict(candidate)]
     if any(guess.kind == "ids" for _, guess in candidate):
         left_out = [name for name in left_out if name != IN_PLACE_OF_IDS]
     named = [name for name in left_out if re.search(rf"\b{re.escape(name)}\b", message)]
@@ -54,6 +56,8 @@ def _none_on_the_way(error: BaseException, names: Sequence[str]) -> list[str]:
 
 def _guesses(name: str, candidate: Candidate, hints: Hints) -> Iterator[Guess]:
     """Yield ways to fill an input beside those that are given: as documented, as long as they are, as usual."""
+    if name in hints.shells:
+        yield hints.shells[name]
     length = next((g.shape[1] for _, g in candidate if g.kind == "ids" and len(g.shape) > 1), hints.tokens)
     if (told := hints.documented.get(name)) is not None:
         shape = tuple(length if dim == hints.tokens else dim for dim in told.shape)

@@ -22,6 +22,10 @@ NDIMS = (  # patterns whose group is the number of axes wanted
     re.compile(r"batched (\d)D"),
     re.compile(r"input has to be a (\d)D Tensor"),
 )
+OF_ONE_FORM = ("lengths", "rows", "edges", "groups", "starts", "patches")
+"""Kinds of input whose number of axes has a meaning."""
+OFF_BY = re.compile(r"got input of size: \[(?P<size>[\d, ]+)\]|input\.dim\(\) = (?P<dim>\d)")
+"""How many axes a layer was given, which need not be those of an input."""
 
 
 def by_axes(message: str, candidate: Candidate, hints: Hints) -> Iterator[Lesson]:
@@ -41,12 +45,33 @@ def by_axes(message: str, candidate: Candidate, hints: Hints) -> Iterator[Lesson
     if "list index out of range" in message or "tuple index out of range" in message or "not enough values" in message:
         wanted |= {len(g.shape) + 1 for _, g in candidate if g.shape}
     for ndim in sorted(wanted):
-        yield from each(candidate, partial(_with_axes, ndim=ndim, hints=hints), 0.8)
+        yield from each(candidate, partial(with_axes, ndim=ndim, hints=hints), 0.8)
+        yield from each(candidate, partial(_channels_last, ndim=ndim, hints=hints), 0.9)
+    if match := OFF_BY.search(message):
+        got = match["size"].count(",") + 1 if match["size"] else int(match["dim"])
+        for ndim in wanted:
+            yield from each(candidate, partial(_with_fewer, fewer=got - ndim, hints=hints), 0.5)
 
 
-def _with_axes(guess: Guess, ndim: int, hints: Hints) -> Guess | None:
+def _channels_last(guess: Guess, ndim: int, hints: Hints) -> Guess | None:
+    """Make a picture of vectors: the width that an input has stays its last axis."""
+    if ndim != 4 or guess.kind != "float" or not 1 < len(guess.shape) < ndim:  # noqa: PLR2004  # a batch of pictures
+        return None
+    side = hints.side or SIDES[0]
+    return replace(guess, shape=(BATCH, side, side, guess.shape[-1]))
+
+
+def _with_fewer(guess: Guess, fewer: int, hints: Hints) -> Guess | None:
+    """Take off, or add, as many axes as something made of an input has too many or too few."""
+    if fewer == 1 and guess.kind == "float" and len(guess.shape) == 4:  # noqa: PLR2004  # a picture without channels
+        return replace(guess, shape=(guess.shape[0], *guess.shape[2:]))
+    return with_axes(guess, len(guess.shape) - fewer, hints) if fewer and guess.shape else None
+
+
+def with_axes(guess: Guess, ndim: int, hints: Hints) -> Guess | None:
+    """Return an input of another number of axes; None where it cannot have so many, or has them."""
     shape = guess.shape
-    if not shape or len(shape) == ndim or not 1 <= ndim <= 6:  # noqa: PLR2004  # nothing usual has more axes
+    if guess.kind in OF_ONE_FORM or not shape or len(shape) == ndim or not 1 <= ndim <= 6:  # noqa: PLR2004  # nothing usual has more axes
         return None
     if ndim == 4 and guess.kind == "float":  # noqa: PLR2004  # a picture
         side = hints.side or SIDES[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from torch import nn
@@ -12,12 +12,28 @@ from torch import nn
 from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
+from gradscope.target.infer.loops import step_axis
 from gradscope.target.infer.opening import opened
-from gradscope.target.infer.reading import first_layers, parameters_of_forward
-from gradscope.target.infer.roles import EDGE_VALUES, MASK, OFFSETS, Hints, along_edges, annotated, is_single, usual
+from gradscope.target.infer.reading import classes_of, first_layers, parameters_of_forward
+from gradscope.target.infer.roles import (
+    COUNTS,
+    EDGE_VALUES,
+    LENGTHS,
+    MASK,
+    Hints,
+    along_edges,
+    annotated,
+    is_one_a_sample,
+    is_single,
+    usual,
+)
 
 SHAPED = ("float", "ids", "unit", "mask", "trues", "bools")
 """Kinds of input of which nothing but the shape is to be settled."""
+ALIKE = 2
+"""Inputs of which so many first guesses agree are taken for several of one kind."""
+SOME = 2
+"""Boxes, words or the like that a record holds."""
 RANK_COST = 0.8
 """Cost of the second guess for an input against the first."""
 
@@ -28,14 +44,12 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
     shells: dict[str, list[Guess]] = {}
     for i, parameter in enumerate(_inputs_to_fill(model)):
         name, annotation = parameter.name, _written(parameter)
-        shell, parts = opened(model, parameter)
+        shell, parts = _in_parts(model, parameter, hints, i == 0)
         whole = list(dict.fromkeys(_simple(model, (name,), annotation, hints, i == 0)))
         options[name] = [shell] if shell is not None else whole
         if shell is not None:
             shells[name] = whole
-        for j, (key, written, expressions) in enumerate(parts):
-            part = _simple(model, (key, *expressions), written, hints, i == j == 0)
-            options[f"{name}.{key}"] = list(dict.fromkeys(part))
+        options |= {f"{name}.{key}": guesses for key, guesses in parts.items()}
     if not options:
         yield 0.0, ()
         return
@@ -47,10 +61,44 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
     for name, guesses in shells.items():  # perhaps it is a tensor after all
         rest = {n: g for n, g in best.items() if not n.startswith(f"{name}.")}
         yield from ((RANK_COST * rank, tuple({**rest, name: guess}.items())) for rank, guess in enumerate(guesses, 1))
+    for names in _alike(options):
+        for rank in range(1, max(len(options[name]) for name in names)):
+            alike = {name: options[name][rank] for name in names if rank < len(options[name])}
+            yield RANK_COST / 2 * rank, tuple({**best, **alike}.items())
+
+
+def _alike(options: Mapping[str, list[Guess]]) -> Iterator[list[str]]:
+    """Yield the inputs that are of one kind: all masks, and those that may be the same, as two views of a picture."""
+    groups: dict[tuple[Guess, ...], list[str]] = {}
+    for name, guesses in options.items():
+        groups.setdefault(tuple(guesses[:ALIKE]), []).append(name)
     masks = [name for name in options if MASK.search(name)]
-    for rank in range(1, max((len(options[name]) for name in masks), default=0) if len(masks) > 1 else 0):
-        alike = {name: options[name][rank] for name in masks if rank < len(options[name])}
-        yield RANK_COST / 2 * rank, tuple({**best, **alike}.items())
+    yield from (names for names in (masks, *groups.values()) if len(names) > 1)
+
+
+def optional_shells(model: nn.Module, hints: Hints) -> dict[str, Guess]:
+    """Return the inputs that hold others among those that may be left out, each with the best guess for every part."""
+    found: dict[str, Guess] = {}
+    for parameter in parameters_of_forward(model):
+        if parameter.default is not parameter.empty:
+            shell, parts = _in_parts(model, parameter, hints, False)
+            if shell is not None and parts:
+                found[parameter.name] = replace(shell, parts=tuple((key, each[0]) for key, each in parts.items()))
+    return found
+
+
+def _in_parts(
+    model: nn.Module, parameter: inspect.Parameter, hints: Hints, is_first: bool
+) -> tuple[Guess | None, dict[str, list[Guess]]]:
+    """Return the shell of an input that holds others, and what each of its parts may be."""
+    shell, parts = opened(model, parameter)
+    found: dict[str, list[Guess]] = {}
+    for rank, (key, written, expressions) in enumerate(parts):
+        part = list(_simple(model, (key, *expressions), written, hints, is_first and rank == 0))
+        if shell is not None and shell.kind == "records":  # each sample has some of them
+            part = [replace(g, shape=(BATCH, SOME)) if g.shape == (BATCH,) else g for g in part]
+        found[key] = list(dict.fromkeys(part))
+    return shell, found
 
 
 def _inputs_to_fill(model: nn.Module) -> list[inspect.Parameter]:
@@ -93,9 +141,16 @@ def _undocumented(
     model: nn.Module, names: tuple[str, ...], annotation: str, hints: Hints, is_first: bool
 ) -> Iterator[Guess]:
     name = names[0]
-    if OFFSETS.search(name.lower()):
+    if num_classes := classes_of(model, name):
+        yield from (Guess("ids", shape, high=num_classes) for shape in ((BATCH,), (BATCH, hints.tokens)))
+    axis, element = step_axis(model, name) or (None, "")
+    written = (*names, element) if element else names
+    consumers = list(itertools.islice((layer for words in written for layer in first_layers(model, words)), 4))
+    if is_one_a_sample(name) and getattr(next(iter(consumers), None), "in_features", 0) != 1:
         yield from usual(name, hints)
-    consumers = list(itertools.islice((layer for written in names for layer in first_layers(model, written)), 4))
+        if LENGTHS.search(name.lower()) or COUNTS.search(name.lower()):
+            yield from annotated(name, annotation)
+            return
     if any(isinstance(m, nn.Embedding) for m in consumers[:1]):
         ids = [_shortened(g, hints) for g in wanted_by(consumers[0])]
         yield from reversed(ids) if is_single(name) else ids
@@ -103,6 +158,9 @@ def _undocumented(
     if MASK.search(name.lower()):
         yield from usual(name, hints)
     wanted = [_shortened(g, hints) for m in consumers for g in itertools.islice(wanted_by(m), 3)]
+    if axis is not None:
+        each = wanted or [g for g in usual(name, hints) if g.shape == (BATCH,)]
+        yield from (replace(g, shape=(*g.shape[:axis], hints.tokens, *g.shape[axis:])) for g in each)
     yield from (along_edges(guess) if EDGE_VALUES.search(name.lower()) else guess for guess in wanted)
     yield from usual(name, hints)
     if is_first:

@@ -49,8 +49,9 @@ class Guess:
     Attributes:
         kind: float, double, half, bfloat16, complex, ids (integers below `high`), unit (floats in 0..1), mask (ones),
             blank (zeros), bools (False), trues, lengths (`high` each), starts (0, 1, 2 …), causal (lower triangle),
-            boxes, marks (where placeholders stand), patches (of all samples in one axis), rows (`value` a sample), list
-            and id_list (of tensors), constant (`value`), or one of SHELLS.
+            boxes, bytes (numbers below 256 as uint8), edges (of a graph whose nodes are the samples), groups (0 for the
+            first half of the samples, 1 for the second), marks (where placeholders stand), patches (of all samples in
+            one axis), rows (`value` a sample), list and id_list (of tensors), constant (`value`), or one of SHELLS.
         shape: Its dimensions; 0 is the batch size.
         high: One more than the largest id.
         low: The smallest id.
@@ -84,6 +85,9 @@ class Guess:
             "trues": f"{size} True",
             "marks": f"{size} placeholder marks",
             "boxes": f"{size} boxes",
+            "bytes": f"{size} bytes",
+            "edges": f"{size} edges between the samples",
+            "groups": f"{size} numbers of two groups",
             "patches": f"{size} patches",
             "rows": f"{size} rows of {self.value}",
             "lengths": f"{size} times the full length {self.high}",
@@ -124,6 +128,7 @@ SHELLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "dict": lambda _, parts: parts,
     "tuple": lambda _, parts: tuple(parts.values()),
     "object": lambda cls, parts: (cls or types.SimpleNamespace)(**parts),
+    "records": lambda _, parts: [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)],
 }
 """Kinds of input that only hold others, and how one is made of them."""
 
@@ -133,8 +138,9 @@ def described(candidate: Candidate, batch_size: int) -> str:
     told = {}
     for name, guess in candidate:
         if guess.kind in SHELLS:
+            each = "for each sample " if guess.kind == "records" else ""
             inside = [(n.removeprefix(f"{name}."), g) for n, g in candidate if n.startswith(f"{name}.")]
-            told[name] = "(" + ", ".join(f"{key}: {part.describe(batch_size)}" for key, part in inside) + ")"
+            told[name] = f"{each}(" + ", ".join(f"{key}: {part.describe(batch_size)}" for key, part in inside) + ")"
         elif not any(name.startswith(f"{shell}.") for shell in told):
             told[name] = guess.describe(batch_size)
     return ", ".join(f"{name} = {words}" for name, words in told.items()) or "no inputs"

@@ -11,7 +11,8 @@ import torch
 
 from gradscope.target.infer.absence import by_absence
 from gradscope.target.infer.axes import by_axes
-from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
+from gradscope.target.infer.changes import Lesson, each, with_alike, with_guess, with_size
+from gradscope.target.infer.conditions import by_condition
 from gradscope.target.infer.guess import BATCH, SHELLS, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, wanted_by
 from gradscope.target.infer.placeholders import by_placeholders
@@ -33,9 +34,13 @@ WANTS_TYPE = {
     "half": re.compile(r"\bHalf|c10::Half|float16"),
     "bfloat16": re.compile(r"BFloat16|bfloat16"),
     "complex": re.compile(r"ComplexFloat|complex"),
+    "bytes": re.compile(r"\bByte|uint8"),
 }
 """What messages say where numbers must be of another floating type, by the kind of guess that has it."""
 WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
+TOO_MANY_CLASSES = "Class values must be smaller than num_classes"
+IS_NO_MASK = re.compile(r"operator\.invert|boolean mask|condition to be a boolean|bool.*(mask|index)")
+"""What messages say where an input that is not called a mask is used as one."""
 
 
 def lessons(
@@ -51,7 +56,7 @@ def lessons(
         optional: Inputs that forward takes, whether given or not.
     """
     texts = {name for name, guess in candidate if _goes_with_text(guess, candidate)}
-    for penalty, learnt in _lessons(outcome, candidate, hints, inputs, optional):
+    for penalty, learnt in with_alike(candidate, _lessons(outcome, candidate, hints, inputs, optional)):
         if len({guess.shape[:2] for name, guess in learnt if name in texts}) < 2:  # noqa: PLR2004  # they agree
             yield penalty, learnt
 
@@ -68,12 +73,13 @@ def _lessons(
     message = f"{type(outcome.error).__name__}: {outcome.error}"
     yield from by_placeholders(outcome, candidate, hints)
     yield from by_absence(outcome, candidate, optional, hints)
+    yield from by_condition(outcome.error, candidate, hints)
     yield from _by_layer(outcome, candidate, inputs)
     yield from by_pairs(message, candidate)
     if match := re.search(r"index (\d+) is out of range", message):
         for most in (int(match[1]) + 1, int(match[1])):
             yield from each(candidate, partial(_at_most, axis=1, most=most), 0.4)
-    if "out of range in self" in message or "out of bounds" in message:
+    if "out of range in self" in message or "out of bounds" in message or TOO_MANY_CLASSES in message:
         yield from _by_range(outcome, candidate, inputs)
     yield from by_axes(message, candidate, hints)
     if WANTS_IDS.search(message):
@@ -89,6 +95,8 @@ def _lessons(
         has_masks = any(guess.kind == "mask" for _, guess in candidate)
         for kind in ("trues", "bools"):
             yield from each(candidate, partial(_to_bools, kind=kind, masks_only=has_masks), 0.4)
+            if IS_NO_MASK.search(message):
+                yield from each(candidate, partial(_to_flags, kind=kind, tokens=hints.tokens), 0.8)
     if TOO_SMALL.search(message):
         yield from each(candidate, _larger, 1.0)
     yield from _by_split(message, candidate)
@@ -115,6 +123,9 @@ def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object])
 def _by_range(outcome: Outcome, candidate: Candidate, inputs: dict[str, object]) -> Iterator[Lesson]:
     """An embedding has fewer rows than an id, or than the sequence has positions."""
     failed = outcome.failed_in
+    if match := re.search(r"out of bounds for dimension \d+ with size (\d+)", str(outcome.error)):
+        size = int(match[1])
+        yield from each(candidate, lambda g: replace(g, low=0, high=size) if _reaches(g, size) else None, 0.0)
     rows = getattr(failed.module, "num_embeddings", 0) if failed else 0
     if not rows:
         yield from each(candidate, _of_smaller_range, 1.0)
@@ -122,6 +133,11 @@ def _by_range(outcome: Outcome, candidate: Candidate, inputs: dict[str, object])
     yield from each(candidate, lambda g: replace(g, high=rows) if g.kind == "ids" and g.high > rows else None, 0.2)
     for axis in (1, 2):
         yield from each(candidate, partial(_at_most, axis=axis, most=rows), 0.4)
+
+
+def _reaches(guess: Guess, size: int) -> bool:
+    """Whether ids go beyond a size."""
+    return guess.kind == "ids" and guess.high > size > 0
 
 
 def _by_split(message: str, candidate: Candidate) -> Iterator[Lesson]:
@@ -150,11 +166,18 @@ def _of_smaller_range(guess: Guess) -> Guess | None:
 
 
 def _to_type(guess: Guess, kind: str) -> Guess | None:
+    if kind == "bytes":
+        return replace(guess, kind=kind) if guess.kind in ("float", "unit", "ids") else None
     return replace(guess, kind=kind) if guess.kind in ("float", "unit") else None
 
 
 def _to_bools(guess: Guess, kind: str, masks_only: bool) -> Guess | None:
     return replace(guess, kind=kind) if guess.kind == "mask" or (guess.kind == "ids" and not masks_only) else None
+
+
+def _to_flags(guess: Guess, kind: str, tokens: int) -> Guess | None:
+    """Use an input of numbers as a mask of the samples, or of the tokens of each."""
+    return Guess(kind, (BATCH, tokens)) if guess.kind in ("float", "unit") else None
 
 
 def _at_most(guess: Guess, axis: int, most: int) -> Guess | None:

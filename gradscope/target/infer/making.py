@@ -28,6 +28,8 @@ def make(guess: Guess, batch_size: int, name: str) -> Any:
     """Return one input, the same for the same guess and name."""
     if guess.kind == "constant":
         return guess.value
+    if guess.kind == "edges":
+        return _edges(guess.shape[1], batch_size)
     generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
     return MAKERS[guess.kind](guess, tuple(dim or batch_size for dim in guess.shape), generator)
 
@@ -42,6 +44,12 @@ def _typed(guess: Guess, shape: Shape, generator: torch.Generator, dtype: torch.
     return torch.randn(shape, generator=generator).to(dtype)
 
 
+def _edges(num_edges: int, num_nodes: int) -> torch.Tensor:
+    """Lead from every node to those behind it, around: first to the next of each, then to the next but one."""
+    start = torch.arange(num_edges)
+    return torch.stack([start % num_nodes, (start + 1 + start // num_nodes) % num_nodes])
+
+
 MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
     "float": lambda guess, shape, generator: torch.randn(shape, generator=generator),
     **{kind: partial(_typed, dtype=dtype) for kind, dtype in TYPES.items()},
@@ -49,6 +57,8 @@ MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
     "ids": _ids,
     "marks": lambda guess, shape, generator: _marked(torch.zeros(shape, dtype=torch.int64), guess, flags=True),
     "boxes": lambda guess, shape, generator: torch.tensor(BOX).expand(shape).clone(),
+    "bytes": lambda guess, shape, generator: torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8),
+    "groups": lambda guess, shape, generator: torch.arange(shape[0]) * 2 // max(shape[0], 2),
     "patches": lambda guess, shape, generator: torch.randn(shape[0] * shape[1], *shape[2:], generator=generator),
     "rows": lambda guess, shape, generator: torch.tensor([guess.value] * shape[0]),
     "mask": lambda guess, shape, generator: torch.ones(shape, dtype=torch.int64),

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from gradscope.target.infer.guess import Guess
+from gradscope.target.infer.loops import record_keys
 from gradscope.target.infer.reading import attributes_of, keys_of, unpacked_into
 
 Part = tuple[str, str, tuple[str, ...]]
@@ -23,6 +24,8 @@ def opened(model: nn.Module, parameter: inspect.Parameter) -> tuple[Guess | None
         return Guess("object", value=cls), [(key, words, (f"{name}.{key}",)) for key, words in fields.items()]
     if keys := keys_of(model, name):
         return Guess("dict"), [(key, "", (f"{name}[{key!r}]", f"{name}.get({key!r})")) for key in keys]
+    if records := record_keys(model, name):
+        return Guess("records"), [(key, "", (written,)) for key, written in records]
     if keys := attributes_of(model, name):
         return Guess("object"), [(key, "", (f"{name}.{key}",)) for key in keys]
     if keys := unpacked_into(model, name):

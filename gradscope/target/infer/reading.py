@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+FEW_CLASSES = 2
+"""Classes that exist where forward counts some and does not say how many."""
 MOST_LEVELS = 12
 """How deep containers are followed to the layer that takes an input."""
 
@@ -33,7 +35,7 @@ def first_layers(model: nn.Module, name: str, level: int = 0) -> Iterator[nn.Mod
                 yield from _layers_or_self(child, 0, level)
                 return
         return
-    tree = _forward_of(model)
+    tree = forward_of(model)
     if tree is None:
         return
     for call in _calls(tree):
@@ -48,7 +50,7 @@ def first_layers(model: nn.Module, name: str, level: int = 0) -> Iterator[nn.Mod
 
 def keys_of(model: nn.Module, name: str) -> list[str]:
     """Return the keys that forward asks an input for, as in ``batch["image"]`` or ``batch.get("image")``."""
-    tree = _forward_of(model)
+    tree = forward_of(model)
     found: dict[str, None] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_name(node.value, name):
@@ -70,7 +72,7 @@ def keys_of(model: nn.Module, name: str) -> list[str]:
 
 def attributes_of(model: nn.Module, name: str) -> list[str]:
     """Return the attributes that forward reads of an input that is no tensor, as in ``data.edge_index``."""
-    tree = _forward_of(model)
+    tree = forward_of(model)
     found: dict[str, None] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_name(node.value, name):
@@ -80,11 +82,24 @@ def attributes_of(model: nn.Module, name: str) -> list[str]:
 
 def unpacked_into(model: nn.Module, name: str) -> list[str]:
     """Return the names that forward unpacks an input into, as in ``x, y = batch``."""
-    tree = _forward_of(model)
+    tree = forward_of(model)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Assign) and _is_name(node.value, name) and isinstance(node.targets[0], ast.Tuple):
             return [element.id for element in node.targets[0].elts if isinstance(element, ast.Name)]
     return []
+
+
+def classes_of(model: nn.Module, name: str) -> int:
+    """Return how many classes an input counts that forward hands to `one_hot`; 0 where it does not."""
+    tree = forward_of(model)
+    for call in _calls(tree) if tree is not None else ():
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        if called == "one_hot" and arguments and _mentions(arguments[0], name):
+            number = arguments[1] if len(arguments) > 1 else None
+            value = number.value if isinstance(number, ast.Constant) else number and _value_at(model, number)
+            return value if type(value) is int else FEW_CLASSES
+    return 0
 
 
 def _layers_or_self(module: nn.Module, position: int | str, level: int) -> Iterator[nn.Module]:
@@ -101,7 +116,8 @@ def _layers_or_self(module: nn.Module, position: int | str, level: int) -> Itera
     yield from first_layers(module, str(inner), level + 1)
 
 
-def _forward_of(model: nn.Module) -> ast.AST | None:
+def forward_of(model: nn.Module) -> ast.AST | None:
+    """Return the source of a forward as a tree; None where there is none."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(type(model).forward)))
     except (OSError, TypeError, SyntaxError):

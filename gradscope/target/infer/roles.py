@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gradscope.target.infer.guess import BATCH, Guess
+from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import DEFAULT_CHANNELS, SIDES, TOKENS, pictures
 
 
@@ -25,6 +25,7 @@ class Hints:
         side: The side of its pictures.
         classes: Outputs of its last layer.
         documented: Inputs whose shape it documents, by name.
+        shells: Inputs that hold others and may be left out, by name.
     """
 
     vocab: int
@@ -34,6 +35,7 @@ class Hints:
     side: int
     classes: int
     documented: Mapping[str, Guess] = field(default_factory=dict)
+    shells: Mapping[str, Guess] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -55,6 +57,16 @@ PATCHES = 4
 TYPES = re.compile(r"type_ids$")
 """Kinds of token; the first kind always exists."""
 LENGTHS = re.compile(r"len(gth)?s?$")
+COUNTS = re.compile(r"^(n|num|nb|number_of)_\w+s$|(^|_)counts?$")
+FLAGS = re.compile(r"^(valid|is_\w+|has_\w+|dones?|terminated|present|observed|visible|keep|dropped|resets?)$")
+BOXES = re.compile(r"^(b?box(es)?|anchors|proposals)$")
+NUM_BOXES = 2
+"""Boxes of a picture."""
+POINTS = re.compile(
+    r"^(points?|pts|xyz|coords?|coordinates|point_?clouds?|pc|vertices|rays?(_\w+)?|(view_?)?dir(ection)?s?)$"
+)
+SPACE = 3
+"""Axes of the space that points lie in."""
 EDGES = re.compile(r"edge_?index|^edges?$|adj_t")
 EDGE_VALUES = re.compile(r"^edge_(attr|attrs|weights?|features?|feats?|values?|types?)$|^e_?feats?$")
 GRAPH_IDS = re.compile(r"^(batch|batch_?(idx|index|ids?)|graph_(ids?|index))$")
@@ -80,8 +92,10 @@ def along_edges(guess: Guess) -> Guess:
     return replace(guess, shape=(NUM_EDGES, *guess.shape[1:]))
 
 
-NUM_EDGES = 4 * TOKENS
-"""Edges of a made-up graph."""
+QUARTER = 4
+"""How many times fewer labels are tried."""
+NUM_EDGES = TOKENS
+"""Edges of a made-up graph: two a node where eight samples are the nodes, so that sums over neighbours stay small."""
 BATCH_NODES = 2
 """Node numbers that exist in a graph of any batch size the search uses."""
 
@@ -89,6 +103,24 @@ BATCH_NODES = 2
 def is_single(name: str) -> bool:
     """Whether an input of that name is one number a sample, such as a timestep or a class."""
     return bool(TIME.search(name.lower()) or LABEL.search(name.lower()))
+
+
+def is_one_a_sample(name: str) -> bool:
+    """Whether an input of that name is a number a sample, whatever layer takes what is made of it."""
+    return any(pattern.search(name.lower()) for pattern in (OFFSETS, TIME, LENGTHS, COUNTS))
+
+
+def with_fewer_labels(candidate: Candidate) -> Candidate:
+    """Give every sample a quarter as many labels, and say so where their number is an input as well."""
+    long = {name for name, g in candidate if LABEL.search(name) and g.kind == "ids" and len(g.shape) > 1}
+    long = {name for name in long if dict(candidate)[name].shape[1] >= QUARTER}
+    counted = {n for n, _ in candidate if LENGTHS.search(n) and any(n.startswith(label.rstrip("s")) for label in long)}
+    return tuple(
+        (name, replace(g, shape=(g.shape[0], g.shape[1] // QUARTER, *g.shape[2:]))) if name in long
+        else (name, replace(g, high=max(g.high // QUARTER, 1))) if name in counted
+        else (name, g)
+        for name, g in candidate
+    )  # fmt: skip
 
 
 def _masks(name: str, hints: Hints) -> Iterator[Guess]:
@@ -120,6 +152,10 @@ def annotated(name: str, annotation: str, inside: Sequence[Guess] = ()) -> Itera
         yield Guess("list", (BATCH, DEFAULT_CHANNELS, 64, 64))
 
 
+def _flags(hints: Hints) -> list[Guess]:
+    return [Guess("trues", (BATCH, hints.tokens)), Guess("bools", (BATCH,)), Guess("bools", (BATCH, hints.tokens))]
+
+
 def _times(hints: Hints) -> list[Guess]:
     ids = Guess("ids", (BATCH,), high=min(1000, hints.vocab or 1000))
     return [ids, Guess("unit", (BATCH,)), Guess("unit", (BATCH, 1))]
@@ -147,15 +183,19 @@ def _sequences(hints: Hints) -> list[Guess]:
 
 
 USUAL: tuple[tuple[re.Pattern[str], Callable[[Hints], list[Guess]]], ...] = (
-    (EDGES, lambda h: [Guess("ids", (2, NUM_EDGES), high=BATCH_NODES)]),
+    (EDGES, lambda h: [Guess("edges", (2, NUM_EDGES)), Guess("ids", (2, NUM_EDGES), high=BATCH_NODES)]),
     (EDGE_VALUES, _edge_values),
-    (GRAPH_IDS, lambda h: [Guess("ids", (BATCH,), high=BATCH_NODES)]),
+    (GRAPH_IDS, lambda h: [Guess("groups", (BATCH,)), Guess("ids", (BATCH,), high=BATCH_NODES)]),
     (OFFSETS, lambda h: [Guess("starts", (BATCH,))]),
     (TIME, _times),
     (LABEL, _labels),
     (TYPES, lambda h: [Guess("ids", (BATCH, h.tokens), high=1)]),
     (SIZES, _sizes),
     (LENGTHS, lambda h: [Guess("lengths", (BATCH,), high=h.tokens)]),
+    (COUNTS, lambda h: [Guess("lengths", (BATCH,), high=h.tokens)]),
+    (FLAGS, _flags),
+    (BOXES, lambda h: [Guess("unit", (BATCH, NUM_BOXES, 4)), Guess("unit", (BATCH, 4))]),
+    (POINTS, lambda h: [Guess("float", (BATCH, h.tokens, SPACE)), Guess("float", (BATCH, SPACE))]),
     (PICTURE, lambda h: [pictures(2, h.channels or DEFAULT_CHANNELS, h.side or SIDES[0])]),
     (IDS, lambda h: [Guess("ids", (BATCH, h.tokens), high=h.vocab)] if h.vocab else []),
     (ADJACENCY, lambda h: [Guess("unit", (BATCH, BATCH)), Guess("unit", (BATCH, TOKENS, TOKENS))]),

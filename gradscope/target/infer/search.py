@@ -92,6 +92,7 @@ def search_inputs(
             if _is_finite(outcome.output):
                 return _settled(search, entry.candidate, fresh)
             second_best = second_best or entry.candidate
+            search.shorten(entry)
         else:
             search.learn(entry, outcome)
         left -= second_best is not None

@@ -10,6 +10,7 @@ from functools import partial
 
 from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
 from gradscope.target.infer.guess import BATCH, TRIAL_BATCH, Candidate, Guess
+from gradscope.target.infer.layers import SIDES
 
 COARSE = 16
 """Sides that patches and strides usually divide."""
@@ -60,8 +61,19 @@ def resized(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:
                 0.1,
                 with_guess(candidate, name, replace(guess, shape=(*guess.shape[:2], *[want] * (len(guess.shape) - 2)))),
             )
+    yield from _shared_out(candidate, got, want)
     for name, guess in candidate:
         yield from ((0.6, with_guess(candidate, name, g)) for g in _scaled(guess, got, want))
+
+
+def _shared_out(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:
+    """Inputs that were put side by side have a size together: share it out among them."""
+    beside = [name for name, g in candidate if g.kind in ("float", "unit") and len(g.shape) > 1]
+    sizes = [dict(candidate)[name].shape[-1] for name in beside]
+    if len(beside) > 1 and sum(sizes) == got and want >= len(beside):
+        shares = [want // len(beside) + (rank < want % len(beside)) for rank in range(len(beside))]
+        new = dict(zip(beside, shares, strict=True))
+        yield 0.1, tuple((n, with_size(g, len(g.shape) - 1, new[n]) if n in new else g) for n, g in candidate)
 
 
 def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
@@ -72,7 +84,8 @@ def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
         for extra in (0, 1, 2, 5):  # class and register tokens beside the patches
             if got > extra and want > extra:
                 side = round(shape[-1] * ((want - extra) / (got - extra)) ** (1 / sides))
-                for near in (side, side - side % COARSE, side + -side % COARSE):
+                between = [s for s in SIDES if min(side, shape[-1]) < s < max(side, shape[-1])]  # borders cost some
+                for near in (*between[:1], side, side - side % COARSE, side + -side % COARSE):
                     if 0 < near != shape[-1]:
                         yield replace(guess, shape=(*shape[:2], *[near] * sides))
         return
@@ -91,10 +104,11 @@ def by_division(message: str, candidate: Candidate) -> Iterator[Lesson]:
     factors = [int(n) for match in MULTIPLES.finditer(message) for n in re.findall(r"\d+", match[1])]
     for factor in dict.fromkeys(factor for factor in factors if factor > 1):
         for axis in (1, 2, 3):
-            yield from each(candidate, partial(_rounded, axis=axis, factor=factor), 0.6)
+            yield from each(candidate, partial(rounded, axis=axis, factor=factor), 0.6)
 
 
-def _rounded(guess: Guess, axis: int, factor: int) -> Guess | None:
+def rounded(guess: Guess, axis: int, factor: int) -> Guess | None:
+    """Make a size the next multiple of a number; the sides of a picture together."""
     if axis >= len(guess.shape) or guess.shape[axis] % factor == 0:
         return None
     size = math.ceil(guess.shape[axis] / factor) * factor

@@ -7,18 +7,20 @@ import itertools
 import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
+from gradscope.target.infer.first import optional_shells
 from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, assembled, described, flat, is_sane
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.making import as_batch, values_of
 from gradscope.target.infer.reading import parameters_of_forward
+from gradscope.target.infer.roles import with_fewer_labels
 from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.inputs.arrange import signature_of, unwrapped
 
@@ -55,7 +57,8 @@ class Trials:
         run: Callable[[Any], Outcome | None] | None,
     ) -> None:
         self.model, self.label = model, label
-        self.hints = read_hints(unwrapped(model))
+        hints = read_hints(unwrapped(model))
+        self.hints = replace(hints, shells=optional_shells(unwrapped(model), hints))
         self.positional = tuple(
             p.name
             for p in parameters_of_forward(unwrapped(model))
@@ -127,6 +130,12 @@ class Trials:
             cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
             self._push(self._learnt, Entry(cost, next(self._count), learnt, progress))
         traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
+
+    def shorten(self, entry: Entry) -> None:
+        """Queue a candidate that gave no finite loss with fewer labels: CTC takes no more of them than steps."""
+        shorter = with_fewer_labels(entry.candidate)
+        if shorter != entry.candidate:
+            self._push(self._learnt, Entry(entry.cost, next(self._count), shorter, entry.progress))
 
     def failure(self) -> InputsError:
         """Say what was tried, or that the forward ran and returned nothing."""

@@ -35,6 +35,8 @@ KEPT_BETWEEN_CALLS = re.compile(r"past|cache|state")
 """Inputs that a model hands back to itself."""
 FLIPPED = {"mask": "blank", "blank": "mask", "trues": "bools", "bools": "trues"}
 """What the other way round of a mask is."""
+MORE_ZEROS = 0.1
+"""Share of the numbers in the gradients that may become zero by an input more: other units are off with it."""
 FEWER_ZEROS = 0.01
 """Share of the numbers in the gradients that a mask turned round must free of being exactly zero."""
 
@@ -55,7 +57,7 @@ def filled(model: nn.Module, hints: Hints, candidate: Candidate, run: Run, teach
             found = _grown(candidate, added, run, teach)
             if found is None or len(left := _idle(found[1])[0]) >= len(idle):
                 continue
-            if (left_zeros := _share_of_zeros(found[1])) <= zeros + FEWER_ZEROS:
+            if (left_zeros := _share_of_zeros(found[1])) <= zeros + MORE_ZEROS:
                 candidate, idle, zeros = found[0], left, left_zeros
     return candidate
 

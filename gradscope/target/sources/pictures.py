@@ -21,6 +21,8 @@ Make = Callable[[int, int], Batch]
 
 FEWEST = 2
 """Pictures in a trial: the fewest that BatchNorm can normalise."""
+DEAR_FLOPS = 10 * FORWARD_FLOPS
+"""Operations of a forward on the fewest pictures beyond which one alone is taken, where a model allows it."""
 BATCH_SIZES = (8, 4)
 SEED = 20
 
@@ -57,6 +59,10 @@ def affordable(make: Make, sides: Sequence[int], trial: Trial, what: str) -> tup
                 larger = trial(make(batch_size, side))
                 if larger is None or larger.worked:
                     return _offer(make, batch_size, side, what), larger
+        if flops * FEWEST > DEAR_FLOPS:
+            outcome = None  # what its layers keep for a backward is given back first
+            if (one := trial(make(1, side))) is not None and one.worked:
+                return _offer(make, 1, side, what), one
         return _offer(make, FEWEST, side, what), outcome
     return None
 

@@ -1,0 +1,140 @@
+"""Mend a configuration that its models cannot be built from: settings that it lacks, leaves open, or ties together."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gradscope.target.hf.settings import UNREADABLE, constructor_values, parts_of, read_setting
+from gradscope.target.hf.sizes import HIGHEST_ID, SPECIAL_ID, smaller
+
+LACKS = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
+"""What Python says of a setting that a configuration does not have."""
+READ = re.compile(r"\bconfig\.(\w+)")
+"""Settings that a line of a model reads."""
+OWN = re.compile(r"\bself\.(\w+)")
+"""What a line reads of what a module has kept."""
+TIED = re.compile(r"`?(\w+)`?(?: \(\S+\))? must (?:equal|match|be equal to|be the same as) `?(\w+)`?")
+FIXED = re.compile(r"`?(\w+)`? must be (\d+),? (?:but )?got")
+"""What a configuration says of a setting that another one, or the architecture, decides."""
+CHANCE = re.compile(r"drop")
+"""Settings of how often something is left out at random."""
+MOST_REPAIRS = 6
+"""Settings that are mended, one after the other, before a configuration is given up."""
+HUGE = 10**12
+"""Larger than every size that a name may stand for."""
+
+
+def built(cls: Callable[[Any], Any], config: Any) -> Any:
+    """Return a model built from a configuration; settings that it lacks or leaves open are filled until it can be.
+
+    Raises:
+        Exception: What the model raised, where nothing is left to fill.
+    """
+    for _ in range(MOST_REPAIRS):
+        try:
+            return cls(config)
+        except Exception as error:  # a configuration that does not fit raises anything
+            if not _fill(config, error):
+                raise
+    return cls(config)
+
+
+def configured(cls: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    """Return a configuration with some settings, those made to agree that it says must.
+
+    Raises:
+        Exception: What the configuration raised, where it does not say what must agree.
+    """
+    for _ in range(MOST_REPAIRS):
+        try:
+            return cls(**settings)
+        except Exception as error:  # each validates in its own way
+            agreed = _agreed(str(error), cls, settings)
+            tied = {key: part for name, value in agreed for key, part in _set(cls, settings, name, value)}
+            if not tied:
+                raise
+            settings = {**settings, **tied}
+    return cls(**settings)
+
+
+def _set(cls: Any, settings: dict[str, Any], name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what sets a setting that is not set so yet, of a configuration or of the part of it that has it."""
+    if name in inspect.signature(cls).parameters:
+        if settings.get(name) != value:
+            yield name, value
+        return
+    for key, part in getattr(cls, "sub_configs", {}).items():
+        old = settings.get(key)
+        if name in inspect.signature(part).parameters and getattr(old, name, None) != value:
+            kept = constructor_values(old) if old is not None else {}
+            yield key, part(**{**kept, name: value})
+
+
+def _agreed(message: str, cls: Callable[..., Any], settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield settings that a message says must be something, and what."""
+    for match in FIXED.finditer(message):
+        yield match[1], int(match[2])
+    for match in TIED.finditer(message):
+        other = settings.get(match[2], getattr(cls, match[2], None))
+        if isinstance(other, int):
+            yield match[1], other
+
+
+def _fill(config: Any, error: Exception) -> bool:
+    """Fill what a failure to build a model shows to be missing; False where nothing can be."""
+    for owner, name in _missing(config, error):
+        value = _value_for(name, owner, config)
+        if value is not None:
+            setattr(owner, name, value)
+            return True
+    return False
+
+
+def _missing(config: Any, error: Exception) -> Iterator[tuple[Any, str]]:
+    """Yield the settings that a configuration, or a part of it, lacks, or leaves open where a model wants a number."""
+    owners = list(_all_parts(config))
+    if match := LACKS.search(str(error)):
+        yield from ((owner, match[2]) for owner in owners if type(owner).__name__ == match[1])
+    if "None" not in str(error) and not isinstance(error, TypeError):
+        return
+    frames = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    entries = traceback.extract_tb(error.__traceback__)
+    for entry, module in zip(reversed(entries), reversed(frames), strict=True):
+        for name in (*READ.findall(entry.line or ""), *_kept_by(module, entry.line or "")):
+            yield from ((owner, name) for owner in owners if read_setting(owner, name) is None)
+
+
+def _kept_by(module: Any, line: str) -> list[str]:
+    """Return the settings behind what a module has kept of them, is None, and is used in a line."""
+    names = [name for name in OWN.findall(line) if getattr(module, name, 0) is None]
+    try:
+        source = inspect.getsource(type(module)) if names else ""
+    except (OSError, TypeError):
+        return []
+    kept = (re.findall(rf"self\.{name}\b[^\n=]*= *\w*\.?config\.(\w+)", source) for name in names)
+    return [setting for settings in kept for setting in settings]
+
+
+def _all_parts(config: Any) -> Iterator[Any]:
+    yield config
+    for part in parts_of(config).values():
+        yield from _all_parts(part)
+
+
+def _value_for(name: str, owner: Any, config: Any) -> Any:
+    """Return what a setting may be: as another part has it, or as its name says."""
+    for part in _all_parts(config):
+        if part is not owner and read_setting(part, name) not in (UNREADABLE, None):
+            return read_setting(part, name)
+    if CHANCE.search(name):
+        return 0.0
+    if SPECIAL_ID.search(name):
+        return HIGHEST_ID - 1
+    if re.search(r"key_value_heads|kv_heads", name):
+        return next((n for a in ("num_attention_heads", "n_heads") if type(n := read_setting(owner, a)) is int), None)
+    size = smaller(name, HUGE)
+    return size if size < HUGE else None

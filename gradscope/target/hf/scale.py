@@ -1,0 +1,78 @@
+"""Make a configuration smaller by one factor: every width is divided by the same number, every count stays.
+
+Heads times their size make a width, sections of a rotation add up to half a head: such relations, whatever they are,
+outlive a common divisor, where sizes chosen one by one by their names do not.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from gradscope.target.hf.settings import constructor_values, parts_of, read_setting
+
+WIDTHS = re.compile(
+    r"(hidden|intermediate|embed\w*|embd|inner|ffn|mlp|model|head|rope|codebook|projection|proj|bottleneck|state|output|"
+    r"adapter|connector|qk|v|kv|q|time|d|condition\w*|channel\w*|input)_?(sizes?|dims?|dimensions?|rank|widths?)$|"
+    r"^(d_model|d_kv|d_ff|n_embd|n_inner|dim|width|hidden_size\w*|intermediate_size\w*|\w+_(embed_dim|hidden_size|hidden_dim|"
+    r"head_dim|lora_rank|intermediate_size|ffn_dim|embedding_size))$|_lora_rank$|mrope_section$|_dim$"
+)
+"""Settings that measure a width, in numbers of a vector."""
+COUNTED = re.compile(r"^(num_|n_(?!embd|inner))|patch|image|vocab|window|kernel|position|mel|freq|feature_size$|label")
+"""Settings that count, or that measure something in the world outside."""
+FREE = re.compile(r"intermediate|inner|ffn|mlp|d_ff")
+"""Widths that hang together with no other: the inside of two layers."""
+LARGEST_FACTOR = 64
+"""The largest divisor that is tried."""
+SMALLEST_PART = 4
+"""What every width stays at or above: two pairs to rotate."""
+
+
+def common_factor(config: Any) -> int:
+    """Return the largest power of two that divides every width of a configuration and its parts; 1 where none does."""
+    sizes, factor = _sizes_within(config), LARGEST_FACTOR
+    while factor > 1 and not all(_divides(factor, size) for size in sizes):
+        factor //= 2
+    return factor if sizes else 1
+
+
+def divided(config: Any, factor: int) -> dict[str, Any]:
+    """Return the widths of a configuration divided by a factor."""
+    return {name: _parted(value, factor) for name, value in _widths(config).items()}
+
+
+def _parted(value: Any, factor: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _parted(part, factor) if WIDTHS.search(key) else part for key, part in value.items()}
+    return type(value)(part // factor for part in value) if isinstance(value, list | tuple) else value // factor
+
+
+def _widths(config: Any) -> dict[str, Any]:
+    values = constructor_values(config)
+    found = {n: v for n, v in values.items() if WIDTHS.search(n) and not COUNTED.search(n) and _numbers(v)}
+    rotation = values.get("rope_parameters")
+    if isinstance(rotation, dict) and any(_numbers(v) for n, v in rotation.items() if WIDTHS.search(n)):
+        found["rope_parameters"] = rotation
+    return found
+
+
+def _numbers(value: Any) -> list[int]:
+    """Return the whole numbers that a setting holds; none where it holds anything else, or nothing but small ones."""
+    if isinstance(value, dict):
+        return [number for name, part in value.items() if WIDTHS.search(name) for number in _numbers(part)]
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
+    return numbers if numbers and all(type(number) is int and number > SMALLEST_PART for number in numbers) else []
+
+
+def _sizes_within(config: Any) -> list[int]:
+    """Return the widths that a factor must divide, with the size of a head where none is told."""
+    inner = [size for part in parts_of(config).values() for size in _sizes_within(part)]
+    widths = {name: value for name, value in _widths(config).items() if not FREE.search(name)}
+    width, heads = (read_setting(config, name) for name in ("hidden_size", "num_attention_heads"))
+    derived = [width // heads] if type(width) is type(heads) is int and heads and "head_dim" not in widths else []
+    return inner + derived + [number for value in widths.values() for number in _numbers(value)]
+
+
+def _divides(factor: int, size: int) -> bool:
+    return math.gcd(factor, size) == factor and size // factor >= SMALLEST_PART

@@ -1,0 +1,113 @@
+"""Configurations that are divided by one factor, or mended until their models can be built; no library is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradscope.target.hf.fit import enough_experts, latent_heads
+from gradscope.target.hf.repair import built, configured
+from gradscope.target.hf.scale import common_factor, divided
+
+
+class Bare:
+    """A configuration that keeps what it is given."""
+
+    model_type = "bare"
+
+    def __init__(self, **settings):
+        vars(self).update(settings)
+
+    def to_dict(self):
+        return dict(vars(self))
+
+
+class Wide(Bare):
+    def __init__(
+        self, hidden_size=512, num_attention_heads=8, head_dim=64, intermediate_size=1407, vocab_size=1000,
+        rope_parameters=None, text=None,
+    ):  # fmt: skip
+        super().__init__(
+            hidden_size=hidden_size, num_attention_heads=num_attention_heads, head_dim=head_dim, text=text,
+            intermediate_size=intermediate_size, vocab_size=vocab_size,
+            rope_parameters=rope_parameters or {"mrope_section": [8, 12, 12], "rope_theta": 1e4},
+        )  # fmt: skip
+
+
+def test_a_factor_keeps_every_relation_between_widths():
+    factor = common_factor(Wide())
+    assert factor == 2  # sections of eight, twelve and twelve pairs leave four and six
+    small = divided(Wide(), factor)
+    assert small["hidden_size"] == 8 * small["head_dim"] == 256
+    assert small["rope_parameters"]["mrope_section"] == [4, 6, 6]
+    assert sum(small["rope_parameters"]["mrope_section"]) == small["head_dim"] // 2
+    assert small["intermediate_size"] == 703  # tied to nothing
+    assert "vocab_size" not in small
+    assert "num_attention_heads" not in small
+
+
+def test_a_part_takes_part_in_the_factor():
+    assert common_factor(Wide(text=Wide(head_dim=65))) == 1  # heads of 65 cannot be halved
+
+
+class Whole(Bare):
+    """A composite whose own settings are those of its part."""
+
+
+class Model:
+    def __init__(self, config):
+        self.rate = config.dropout_rate
+        self.length = config.max_position_embeddings
+        self.experts = config.num_experts
+        self.size = 2 * self.experts
+
+
+def test_settings_that_are_missing_or_open_are_filled():
+    part = Bare(max_position_embeddings=77)
+    config = Whole(num_experts=None, text_config=part)
+    model = built(Model, config)
+    assert model.rate == 0.0
+    assert model.length == 77  # as its part has it
+    assert model.size == 8
+    assert config.num_experts == 4
+
+
+def test_what_no_name_explains_stays_an_error():
+    class Odd:
+        def __init__(self, config):
+            self.value = config.flavour + 1
+
+    with pytest.raises(TypeError):
+        built(Odd, Bare(flavour=None))
+
+
+class Tied:
+    def __init__(self, width=64, codebook_dim=512, per_layer=256, other=1):
+        if codebook_dim != width:
+            raise ValueError(f"`codebook_dim` ({codebook_dim}) must equal `width` ({width})")
+        if per_layer:
+            raise ValueError(f"per_layer must be 0, got {per_layer}")
+        if other > 1:
+            raise ValueError("something else")
+        self.settings = (width, codebook_dim, per_layer)
+
+
+def test_settings_that_must_agree_do():
+    assert configured(Tied, {"width": 32}).settings == (32, 32, 0)
+    with pytest.raises(ValueError, match="something else"):
+        configured(Tied, {"width": 32, "other": 2})
+
+
+def test_as_many_experts_stay_as_are_chosen():
+    config = Bare()
+    changes = {"num_experts": 4, "num_experts_per_tok": 6, "num_shared_experts": 1}
+    assert enough_experts(config, changes) == {"num_experts": 6}
+
+
+def test_latent_attention_shares_no_keys():
+    class Latent(Bare):
+        def __init__(self, kv_lora_rank=512, num_key_value_heads=128, num_attention_heads=128):
+            super().__init__(kv_lora_rank=kv_lora_rank, num_key_value_heads=num_key_value_heads,
+                             num_attention_heads=num_attention_heads)  # fmt: skip
+
+    assert latent_heads(Latent(), {"num_attention_heads": 4}) == {"num_key_value_heads": 4}
+    assert latent_heads(Wide(), {"num_attention_heads": 4}) == {}
