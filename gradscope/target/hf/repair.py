@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -40,6 +41,7 @@ def built(cls: Callable[[Any], Any], config: Any) -> Any:
         except Exception as error:  # a configuration that does not fit raises anything
             if not _fill(config, error):
                 raise
+            _complete(config, cls)
     return cls(config)
 
 
@@ -92,6 +94,22 @@ def _fill(config: Any, error: Exception) -> bool:
             setattr(owner, name, value)
             return True
     return False
+
+
+def _complete(config: Any, cls: Any) -> None:
+    """Fill the sizes that a configuration leaves open and its models read: where one was missing, more are."""
+    asked = set(READ.findall(_source_beside(cls)))
+    for owner in _all_parts(config):
+        for name, value in constructor_values(owner).items():
+            if value is None and name in asked and (size := _value_for(name, owner, config)) is not None:
+                setattr(owner, name, size)
+
+
+def _source_beside(cls: Any) -> str:
+    try:
+        return inspect.getsource(sys.modules[cls.__module__])
+    except (OSError, TypeError):
+        return ""
 
 
 def _missing(config: Any, error: Exception) -> Iterator[tuple[Any, str]]:

@@ -73,10 +73,12 @@ def keys_of(model: nn.Module, name: str) -> list[str]:
 def attributes_of(model: nn.Module, name: str) -> list[str]:
     """Return the attributes that forward reads of an input that is no tensor, as in ``data.edge_index``."""
     tree = forward_of(model)
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}  # a method is no part
     found: dict[str, None] = {}
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_name(node.value, name):
-            found[node.attr] = None
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in called:
+            found |= {node.attr: None} if _is_name(node.value, name) else {}
     return [attribute for attribute in found if not hasattr(torch.Tensor, attribute)]
 
 
