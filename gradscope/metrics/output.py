@@ -33,6 +33,24 @@ def leverage_log10(facts: Facts, step: int) -> float | None:
     return log10_ratio(grad * forward, above * math.sqrt(num_rows))
 
 
+GUESS_SHARE = 0.5
+"""Loss (fraction of a guess's) that the first step must have had, so that a small weight on the loss is no learning."""
+
+LEARNT_SHARE = 0.05
+"""Loss (fraction of a guess's, ln of the number of classes) below which several rows must have been told apart: one
+answer for two rows of different classes gives 0.10 over 1,000 classes and 0.30 over ten."""
+
+
+def has_learnt(facts: Facts) -> bool:
+    """Whether the loss has fallen, within the watched steps, far below that of any one answer to all rows."""
+    found, losses = _output(facts), facts.recording.tables["steps"]["loss"]
+    if found is None or not losses or losses[0] is None or losses[-1] is None:
+        return False
+    classes = max(facts.observed("loss_classes").values())
+    guess = math.log(classes)
+    return found[1] > classes > 1 and losses[0] > GUESS_SHARE * guess and losses[-1] < LEARNT_SHARE * guess
+
+
 def _output(facts: Facts) -> tuple[int, int] | None:
     """Return the only call of the whole model, as its row, and how many logits it returns."""
     calls, rows = facts.recording.tables["calls"], facts.calls_of.get("", ())

@@ -112,7 +112,7 @@ def ground_of(finding: Finding) -> Ground | None:
         weight = max(weight, RISK)
     if (isinstance(share, float) and share < HALF) or finding.evidence.get("may_recover"):
         weight = min(weight, RISK)
-    if finding.evidence.get("at_one_place"):
+    if finding.evidence.get("at_one_place") or finding.evidence.get("learnt"):
         weight = min(weight, HINT)
     family = FAMILIES.get(finding.code, finding.code)
     return Ground(weight, _sentence(_reason(known, finding, weight), finding), family)

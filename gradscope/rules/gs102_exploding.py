@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gradscope.metrics.columns import middle
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
+from gradscope.metrics.output import has_learnt
 from gradscope.rules import levels
 from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
 from gradscope.rules.finding import Finding
@@ -41,6 +42,7 @@ def _finding(
     place = depth_culprit(profile, decades)
     slope = profile.decades_per_block
     severe = lasts and profile.num_blocks >= FEWEST_BLOCKS
+    learnt = not severe and has_learnt(facts)
     first, last = station_label(profile.stations[0]), station_label(profile.stations[profile.ends[-1]])
     module = station_module(place.station)
     file, line = facts.place(module)
@@ -59,7 +61,7 @@ def _finding(
         message=(
             f"The gradient grows {factor(decades)} times ({signed(decades)} decades{explained}{alone}{per_block}) on "
             f"its way from `{last}` back to `{first}`{when(profile)}."
-            + (" The first steps calm it, so it may still train." if excess >= fail and not lasts else "")
+            + _outlook(learnt=learnt, calmed=excess >= fail and not lasts)
         ),
         evidence={
             "decades": decades,
@@ -69,11 +71,18 @@ def _finding(
             **slope_evidence(profile),
             "forward_ratio": middle(site.forward_ratio for site in facts.sites if site.on_stream),
             "step": profile.step,
+            "learnt": learnt,
         },
         advice=_advice(facts, place),
         file=file,
         line=line,
     )
+
+
+def _outlook(*, learnt: bool, calmed: bool) -> str:
+    if learnt:
+        return " It does not keep the network from learning: within the watched steps the loss is all but gone."
+    return " The first steps calm it, so it may still train." if calmed else ""
 
 
 def _advice(facts: Facts, place: Place) -> str:
@@ -128,8 +137,9 @@ that part is subtracted. So is all growth of a stream whose size the loss forget
 factor of 10,000 in front of a last LayerNorm makes every gradient below it 10,000 times as large as those behind it,
 and the network trains as it would without. Under Adam, growth that the first steps undo (plain networks with BatchNorm
 calm down as soon as they move) only warns, and so does growth at the one place where the stream is handed to a part of
-another size, such as a decoder: the loss may reach what lies below it by another way. Residual networks without a norm
-that start their branches at zero do not explode at all.""",
+another size, such as a decoder: the loss may reach what lies below it by another way. A warning is no risk where the
+loss is all but gone within the watched steps. Residual networks without a norm that start their branches at zero do not
+explode at all.""",
     example="""
 ```python
 class Block(nn.Module):                      # the variance of the stream doubles in each block

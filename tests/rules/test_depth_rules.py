@@ -3,7 +3,7 @@ import pytest
 from gradscope.rules import diagnose
 from gradscope.rules.finding import Finding
 from tests.rules.altered import edit, rename, repeated_batch, scaled_loss
-from tests.support.recordings import stack
+from tests.support.recordings import add, stack
 
 
 def only(recording, code, **thresholds) -> Finding | None:
@@ -36,6 +36,36 @@ def last_step(recording, change):
         recording, "stream_stats", "grad_norm",
         lambda row: row["grad_norm"] * (change(row["station"]) if row["step"] == last else 1.0),
     )
+
+
+def with_losses(recording, losses, rows=8, classes=10):
+    """The same run under a cross-entropy over so many logits, whose loss went like this."""
+    recording = edit(recording, "steps", "loss", lambda row: losses[row["step"]])
+    add(recording.tables["calls"], module="", call=0, shape=[rows, classes], dtype="float32")
+    for step in recording.watched_steps:
+        add(recording.tables["observations"], step=step, metric="loss_classes", module="", call=0, value=float(classes))
+    return recording
+
+
+@pytest.mark.parametrize(
+    ("losses", "rows", "verdict"),
+    [
+        ((11.8, 1.9, 0.01), 8, "will-train"),
+        ((11.8, 1.9, 0.7), 8, "at-risk"),  # two answers for all
+        ((0.012, 0.011, 0.01), 8, "at-risk"),  # a small weight on the loss
+        ((11.8, 1.9, 0.01), 1, "at-risk"),  # one row needs one answer
+    ],
+)
+def test_growth_is_no_risk_where_the_loss_is_all_but_gone(losses, rows, verdict):
+    """Inception-v3 and -v4 at standard initialisation tell their pictures apart within ten steps."""
+    recording = with_losses(stack(12, decades_per_block=0.24), dict(zip((0, 3, 10), losses, strict=True)), rows)
+    assert only(recording, "GS102").severity == "warning"
+    assert diagnose(recording).verdict == verdict
+
+
+def test_a_loss_that_is_gone_excuses_no_error():
+    recording = with_losses(stack(12, decades_per_block=0.5), {0: 11.8, 3: 1.9, 10: 0.01})
+    assert diagnose(recording).verdict == "will-not-train"
 
 
 def test_adam_may_train_what_sgd_cannot():
