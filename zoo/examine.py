@@ -51,8 +51,8 @@ def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
     unchanged = _unchanged(subject)
     recording, diagnosis = _judged(subject, num_steps)
     whole = ProbeSettings().num_steps
-    if num_steps < whole and any(finding.severity == "error" for finding in diagnosis.findings):
-        recording, diagnosis = _judged(subject, whole)  # an alarm counts as far as `gradscope inspect` raises it
+    if num_steps < whole and diagnosis.verdict != "will-train":
+        recording, diagnosis = _judged(subject, whole)  # a verdict counts as `gradscope inspect` gives it
     sites = list(recording.rows("sites"))
     kinds = Counter(str(site["kind"]) for site in sites)
     return {
