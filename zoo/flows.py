@@ -5,8 +5,8 @@ python -m zoo.flows timm:dpn48b ...    those named
 
 Each model's step is repeated in double precision. For every residual addition whose flow is said to be exact, the
 gradient at the sum, through the skip and through the branch, their ratio, the cosine between them, the share of the
-gradient energy and the effective path length over the model are those that `torch.autograd.grad` returns on the retained
-graph. How large skip, branch and sum are in the forward is compared with what torch's dispatcher adds up.
+gradient energy and the effective path length over the model are those that `torch.autograd.grad` returns on the
+retained graph. How large skip, branch and sum are in the forward is compared with what torch's dispatcher adds up.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FORMS = {
     "hf:bart": "Post-LN, cross-attention",
     "hf:albert": "one block again and again",
     "hf:falcon": "parallel branches behind one norm",
-    "hf:xlnet": "two streams, relative attention",
+    "timm:resnest14d": "split attention, pooled shortcuts",
     "timm:test_nfnet": "constants on skip and branch",
     "timm:xcit_nano_12_p8_224": "layer scale, class token",
     "builtin:highway": "gated on both sides",
@@ -50,7 +50,7 @@ FORMS = {
     "builtin:mhc": "streams mixed by matrices of 20 rounds",
     "builtin:skipinit": "branches that start at nothing",
 }
-"""Targets of the catalogue and what their residual additions are like."""
+"""Targets and what their residual additions are like."""
 
 TOLERANCE = 1e-8
 """Relative; double precision keeps 16 digits and the sums of a branch lose a few of them."""
@@ -71,7 +71,7 @@ class _Sums(TorchDispatchMode):
     """The norms of both terms and of the result of every plain addition that torch's dispatcher runs."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: list[tuple[float, ...]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
