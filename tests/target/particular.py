@@ -155,3 +155,41 @@ class Timed(nn.Module):
     def forward(self, x, timesteps):
         angle = timesteps[:, None].float() / 10 ** torch.arange(self.width // 2)
         return self.out((self.place(x) + self.time(torch.cat([angle.sin(), angle.cos()], -1))).tanh())
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.projections, self.out = nn.ModuleList(nn.Linear(24, 24) for _ in range(3)), nn.Linear(24, 24)
+
+    def forward(self, query, key, value):
+        q, k, v = (layer(x) for layer, x in zip(self.projections, (query, key, value), strict=True))
+        return self.out((q @ k.transpose(-2, -1)).softmax(-1) @ v)
+
+
+class Pyramid(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sides, self.out = nn.ModuleList(nn.Conv2d(c, 8, 1) for c in (4, 8, 16)), nn.Conv2d(8, 2, 1)
+
+    def forward(self, features):
+        maps = [side(feature) for side, feature in zip(self.sides, features, strict=True)]
+        return self.out(sum(maps))
+
+
+class Labelled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.see = nn.Conv2d(3, 5, 3, 1, 1)
+
+    def forward(self, pixels, mask_labels):
+        return F.cross_entropy(self.see(pixels), mask_labels)
+
+
+class Keywords(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items, self.prices, self.out = nn.Embedding(50, 16), nn.Linear(4, 16), nn.Linear(16, 2)
+
+    def forward(self, **batch):
+        return self.out(self.items(batch["item"]) + self.prices(batch["price_features"]))

@@ -48,10 +48,22 @@ def test_every_parameter_has_a_finite_gradient(name):
         ("Speech", [(8, 32, 80), (8,), (8, 4), (8,)]),
         ("Sets", [(8, 16, 5), (8,)]),
         ("Timed", [(8, 2), (8,)]),
+        ("Attention", [(8, 16, 24)] * 3),
+        ("Labelled", [(8, 3, 32, 32), (8, 32, 32)]),
     ],
 )
 def test_the_shapes_a_person_would_choose(name, expected):
     assert [tuple(tensor.shape) for tensor in loaded(name)[1]] == expected
+
+
+def test_layers_side_by_side_with_an_input_tell_its_parts():
+    (features,) = loaded("Pyramid")[1]
+    assert [tuple(feature.shape) for feature in features] == [(8, 4, 32, 32), (8, 8, 32, 32), (8, 16, 32, 32)]
+
+
+def test_names_taken_out_of_keywords_are_inputs():
+    batch = loaded("Keywords")[1]
+    assert {name: tuple(value.shape) for name, value in batch.items()} == {"item": (8,), "price_features": (8, 4)}
 
 
 def test_a_screen_is_bytes():

@@ -12,10 +12,11 @@ from torch import nn
 from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
-from gradscope.target.infer.loops import step_axis
+from gradscope.target.infer.loops import paired_layers, step_axis
 from gradscope.target.infer.opening import opened
-from gradscope.target.infer.reading import classes_of, first_layers, parameters_of_forward
+from gradscope.target.infer.reading import classes_of, first_layers, keywords_of, parameters_of_forward
 from gradscope.target.infer.roles import (
+    ATTENDED,
     COUNTS,
     EDGE_VALUES,
     LENGTHS,
@@ -50,6 +51,8 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
         if shell is not None:
             shells[name] = whole
         options |= {f"{name}.{key}": guesses for key, guesses in parts.items()}
+    for key, expression in keywords_of(model):
+        options[key] = list(dict.fromkeys(_simple(model, (key, expression), "", hints, not options)))
     if not options:
         yield 0.0, ()
         return
@@ -92,6 +95,9 @@ def _in_parts(
 ) -> tuple[Guess | None, dict[str, list[Guess]]]:
     """Return the shell of an input that holds others, and what each of its parts may be."""
     shell, parts = opened(model, parameter)
+    if layers := paired_layers(model, parameter.name):
+        each = [[_shortened(g, hints) for g in itertools.islice(wanted_by(layer), 3)] for layer in layers]
+        return Guess("tuple"), {str(rank): guesses for rank, guesses in enumerate(each) if guesses}
     found: dict[str, list[Guess]] = {}
     for rank, (key, written, expressions) in enumerate(parts):
         part = list(_simple(model, (key, *expressions), written, hints, is_first and rank == 0))
@@ -158,6 +164,8 @@ def _undocumented(
     if MASK.search(name.lower()):
         yield from usual(name, hints)
     wanted = [_shortened(g, hints) for m in consumers for g in itertools.islice(wanted_by(m), 3)]
+    if ATTENDED.search(name.lower()):
+        wanted.sort(key=lambda guess: len(guess.shape) != 3)  # noqa: PLR2004  # B x T x D
     if axis is not None:
         each = wanted or [g for g in usual(name, hints) if g.shape == (BATCH,)]
         yield from (replace(g, shape=(*g.shape[:axis], hints.tokens, *g.shape[axis:])) for g in each)

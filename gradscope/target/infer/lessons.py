@@ -39,6 +39,8 @@ WANTS_TYPE = {
 """What messages say where numbers must be of another floating type, by the kind of guess that has it."""
 WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 TOO_MANY_CLASSES = "Class values must be smaller than num_classes"
+SPATIAL_TARGETS = "spatial targets"
+"""What the cross-entropy of a picture says of labels that are no picture."""
 IS_NO_MASK = re.compile(r"operator\.invert|boolean mask|condition to be a boolean|bool.*(mask|index)")
 """What messages say where an input that is not called a mask is used as one."""
 
@@ -99,6 +101,8 @@ def _lessons(
                 yield from each(candidate, partial(_to_flags, kind=kind, tokens=hints.tokens), 0.8)
     if TOO_SMALL.search(message):
         yield from each(candidate, _larger, 1.0)
+    if SPATIAL_TARGETS in message:
+        yield from each(candidate, partial(_one_a_pixel, candidate=candidate), 0.1)
     yield from _by_split(message, candidate)
     yield from by_division(message, candidate)
     yield from by_numbers(message, candidate)
@@ -178,6 +182,13 @@ def _to_bools(guess: Guess, kind: str, masks_only: bool) -> Guess | None:
 def _to_flags(guess: Guess, kind: str, tokens: int) -> Guess | None:
     """Use an input of numbers as a mask of the samples, or of the tokens of each."""
     return Guess(kind, (BATCH, tokens)) if guess.kind in ("float", "unit") else None
+
+
+def _one_a_pixel(guess: Guess, candidate: Candidate) -> Guess | None:
+    """Give every pixel of the picture beside it a label."""
+    picture = next((g for _, g in candidate if g.kind == "float" and len(g.shape) == 4), None)  # noqa: PLR2004
+    is_label = guess.kind in ("ids", "mask", "trues", "bools")
+    return Guess("ids", (BATCH, *picture.shape[2:])) if picture is not None and is_label else None
 
 
 def _at_most(guess: Guess, axis: int, most: int) -> Guess | None:

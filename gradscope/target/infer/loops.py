@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from gradscope.target.infer.reading import forward_of
+from gradscope.target.infer.reading import forward_of, value_at
 
 STEPS_FIRST, STEPS_SECOND = 0, 1
 """Which axis of an input a forward goes along, step by step."""
@@ -49,6 +49,18 @@ def record_keys(model: nn.Module, name: str) -> list[tuple[str, str]]:
         if isinstance(key, str) and any(_is(node.value, variable) for variable in variables):
             found.setdefault(key, ast.unparse(node))
     return list(found.items())
+
+
+def paired_layers(model: nn.Module, name: str) -> list[nn.Module]:
+    """Return the layers that take the elements of an input side by side, as in `zip(self.layers, features)`."""
+    tree = forward_of(model)
+    for node in ast.walk(tree) if tree is not None else ():
+        parts = _gone_through(node) if isinstance(node, ast.Call) else []
+        if len(parts) > 1 and any(_is(part, name) for part in parts):
+            owners = (value_at(model, part) for part in parts)
+            layers = next((owner for owner in owners if isinstance(owner, nn.ModuleList)), None)
+            return list(layers) if layers is not None else []
+    return []
 
 
 def _variables(tree: ast.AST, name: str) -> Iterator[str]:

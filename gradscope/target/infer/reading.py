@@ -70,6 +70,15 @@ def keys_of(model: nn.Module, name: str) -> list[str]:
     return list(found)
 
 
+def keywords_of(model: nn.Module) -> list[tuple[str, str]]:
+    """Return the inputs that forward takes out of its ``**batch`` by their names, and how it writes each."""
+    rest = next((p.name for p in parameters_of_forward(model) if p.kind is p.VAR_KEYWORD), None)
+    tree = forward_of(model) if rest is not None else None
+    read = (n for n in ast.walk(tree) if isinstance(n, ast.Subscript)) if tree is not None else ()
+    keys = [n.slice.value for n in read if _is_name(n.value, str(rest)) and isinstance(n.slice, ast.Constant)]
+    return [(key, f"{rest}[{key!r}]") for key in dict.fromkeys(keys) if isinstance(key, str)]
+
+
 def attributes_of(model: nn.Module, name: str) -> list[str]:
     """Return the attributes that forward reads of an input that is no tensor, as in ``data.edge_index``."""
     tree = forward_of(model)
@@ -99,7 +108,7 @@ def classes_of(model: nn.Module, name: str) -> int:
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
         if called == "one_hot" and arguments and _mentions(arguments[0], name):
             number = arguments[1] if len(arguments) > 1 else None
-            value = number.value if isinstance(number, ast.Constant) else number and _value_at(model, number)
+            value = number.value if isinstance(number, ast.Constant) else number and value_at(model, number)
             return value if type(value) is int else FEW_CLASSES
     return 0
 
@@ -133,18 +142,19 @@ def _calls(tree: ast.AST) -> list[ast.Call]:
 
 def _module_at(model: nn.Module, function: ast.expr) -> nn.Module | None:
     """Resolve ``self.a.b``, ``self.a[0]`` and ``self.a["key"]`` to the module they name."""
-    value = _value_at(model, function)
+    value = value_at(model, function)
     return value if isinstance(value, nn.Module) else None
 
 
-def _value_at(model: nn.Module, node: ast.expr) -> Any:
+def value_at(model: nn.Module, node: ast.expr) -> Any:
+    """Return what ``self.a.b``, ``self.a[0]`` or ``self.a["key"]`` names on a model; None where it names nothing."""
     if isinstance(node, ast.Name):
         return model if node.id == "self" else None
     if isinstance(node, ast.Attribute):
-        owner = _value_at(model, node.value)
+        owner = value_at(model, node.value)
         return None if owner is None else getattr(owner, node.attr, None)
     if isinstance(node, ast.Subscript):
-        owner = _value_at(model, node.value)
+        owner = value_at(model, node.value)
         key = node.slice.value if isinstance(node.slice, ast.Constant) else 0
         if (
             isinstance(owner, nn.ModuleList | nn.Sequential)

@@ -57,7 +57,9 @@ PATCHES = 4
 TYPES = re.compile(r"type_ids$")
 """Kinds of token; the first kind always exists."""
 LENGTHS = re.compile(r"len(gth)?s?$")
-COUNTS = re.compile(r"^(n|num|nb|number_of)_\w+s$|(^|_)counts?$")
+COUNTS = re.compile(r"^(n|num|nb|number_of)_\w+s$|(^|_)counts?$|s_per_[a-z]+$")
+ATTENDED = re.compile(r"^(query|queries|keys?|values?|q|k|v)$")
+"""What attention takes: sequences, because a token alone has nothing to choose from."""
 FLAGS = re.compile(r"^(valid|is_\w+|has_\w+|dones?|terminated|present|observed|visible|keep|dropped|resets?)$")
 BOXES = re.compile(r"^(b?box(es)?|anchors|proposals)$")
 NUM_BOXES = 2
@@ -200,6 +202,7 @@ USUAL: tuple[tuple[re.Pattern[str], Callable[[Hints], list[Guess]]], ...] = (
     (IDS, lambda h: [Guess("ids", (BATCH, h.tokens), high=h.vocab)] if h.vocab else []),
     (ADJACENCY, lambda h: [Guess("unit", (BATCH, BATCH)), Guess("unit", (BATCH, TOKENS, TOKENS))]),
     (STATE, _states),
+    (ATTENDED, _sequences),
     (SEQUENCE, _sequences),
 )
 """What inputs usually are, by the first pattern that is found in their names."""
