@@ -15,6 +15,7 @@ from benchmarks.growth import analysis_seconds, slope
 from benchmarks.limit import least_bytes
 from benchmarks.paired import Ratio, paired
 from benchmarks.peers.ways import WAYS
+from benchmarks.split import PARTS, Clock
 from benchmarks.watching import plain_step, unwatched_loop, watched_loop, watched_step
 from benchmarks.workloads import WORKLOADS, ResidualMLP, Task
 from gradscope.probe.session import Session
@@ -74,6 +75,24 @@ def test_a_loop_watches_all_of_its_steps_or_the_first_alone(task: Task, monkeypa
         unwatched()
     assert watched == [0]
     assert not _global_optimizer_post_hooks
+
+
+def test_each_part_is_timed_without_the_others_inside_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr("benchmarks.split.time.process_time", lambda: float(next(now)))
+    clock = Clock()
+    inner = clock.timed("inner", lambda: None)
+    clock.timed("outer", lambda: (inner(), inner()))()
+    assert dict(clock.seconds) == {"inner": 2.0, "outer": 3.0}, "five ticks in all, of which the inner ones took two"
+
+
+def test_the_parts_are_put_back(task: Task) -> None:
+    before = [getattr(kind, name) for _, kind, names in PARTS for name in names]
+    clock, step = Clock(), watched_step(task, "default")
+    with clock.running():
+        step()
+    assert set(clock.seconds) == {part for part, _, _ in PARTS}
+    assert [getattr(kind, name) for _, kind, names in PARTS for name in names] == before
 
 
 def test_the_aim_that_is_missed_is_named() -> None:
