@@ -83,6 +83,7 @@ OBSERVATIONS: dict[str, str] = {
     "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
     "logit_spread": "root mean square difference of the logits a cross-entropy gets between samples (or tokens)",
     "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
+    "target_to_output": "norm of the targets over that of the outputs, as a loss that measures a distance gets them",
     "couples_samples": "share of one sample's gradient that reaches other samples; 1 for a norm over the batch",
     "jacobian_passes": "backward passes, on a part of the batch, that the Jacobian anisotropy took: its cost",
     "jacobian_error": "standard error of the Jacobian anisotropy beyond 1, relative to it",

@@ -86,6 +86,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS503": Weight(1, 0.5, "The gradients of all earlier steps are added to those of each step."),
     "GS601": Weight(1, 0.25, "{module} normalises over so few values that its statistics are noise."),
     "GS602": Weight(2, 1, "The loss is fed with something else than it expects."),
+    "GS605": Weight(1, 1, "The targets are far larger than the answers, and each step carries these a little only."),
 }
 """The calibrated combination. Total decades (GS101, GS102), token similarity (GS301) and Jacobian anisotropy together
 with either (GS108) each decide alone where they reach their failing level. Query starvation and the middle levels are

@@ -244,6 +244,10 @@ LOGIT_SPREAD = Threshold(
     "logit_spread", 1e-3, "root mean square difference between the logits of samples", CALIBRATED,
     "A thousandth moves the loss in its seventh digit: under SGD none below it trained, under Adam some did, late.",
 )
+FAR_TARGETS = Threshold(
+    "ratio", 100.0, "norm of the targets over norm of the outputs", CALIBRATED,
+    "Under Adam targets of 100 times the size were learnt after 263 steps, or not at all where they lie around 30.",
+)
 DAMPING = Threshold(
     "epsilons", 10.0, "gradient root mean square in units of Adam's epsilon (1e-8)", "law: |g| / (|g| + epsilon)",
     "At 10 epsilons the step is 9 % too short, at 1 half of it is gone.",

@@ -44,6 +44,7 @@ from gradscope.rules import (
     gs602_loss_mistake,
     gs603_unused,
     gs604_synthetic,
+    gs605_far_targets,
 )
 from gradscope.rules.kind import Rule
 
@@ -84,6 +85,7 @@ MODULES = (
     gs602_loss_mistake,
     gs603_unused,
     gs604_synthetic,
+    gs605_far_targets,
 )
 
 

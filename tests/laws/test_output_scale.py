@@ -148,3 +148,16 @@ def test_a_loss_multiplied_makes_sgd_diverge_at_the_rate_of_the_inspection_and_n
     verdict, severities = judged("sgd", lambda logits: factor * plain(logits))
     assert verdict == "will-train"
     assert severities.get("GS104", "warning") == "warning"
+
+
+@pytest.mark.parametrize("distance", [F.mse_loss, F.l1_loss, F.huber_loss, nn.MSELoss(), nn.SmoothL1Loss()])
+@pytest.mark.parametrize(("size", "optimizer", "verdict", "severity"), [
+    (1.0, "adam", "will-train", None), (1e4, "adam", "at-risk", "warning"), (1e4, "sgd", "", "info"),
+])  # fmt: skip
+def test_targets_far_from_the_outputs(
+    distance: Callable[[Tensor, Tensor], Tensor], size: float, optimizer: str, verdict: str, severity: str | None
+) -> None:
+    targets = size * torch.randn(BATCH, CLASSES, generator=torch.Generator().manual_seed(1))
+    found, severities = judged(optimizer, lambda out: distance(out, targets))
+    assert severities.get("GS605") == severity
+    assert found == verdict or not verdict

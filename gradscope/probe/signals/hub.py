@@ -28,9 +28,10 @@ from gradscope.probe.signals.peaks import Peaks
 from gradscope.probe.signals.population import Population
 from gradscope.probe.signals.similarity import Similarity
 from gradscope.probe.signals.symmetry import Symmetry
+from gradscope.probe.signals.targets import Targets
 
 SIGNALS: tuple[type[Observer], ...] = (
-    Similarity, Activations, Attention, Peaks, Population, LossInputs, Magnitudes, Absorption, Symmetry,
+    Similarity, Activations, Attention, Peaks, Population, LossInputs, Magnitudes, Absorption, Symmetry, Targets,
 )  # fmt: skip
 """Every signal taken inside a watched step; those that need passes of their own are called by the step loop."""
 
