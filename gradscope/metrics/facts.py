@@ -112,10 +112,16 @@ class Facts(WithSites):
 
     @cached_property
     def runs_through_time(self) -> bool:
-        """Whether the stream runs through modules that are called again and again, without skips: its depth is time."""
+        """Whether the stream runs through modules that are called again and again: its depth is time.
+
+        With skips it does where all additions get their branches from the same modules.
+        """
+        branches = {site.branches for site in self._static_sites if site.counted and site.on_stream}
+        if branches:
+            calls = [len(self.calls_of.get(module, ())) for module in next(iter(branches))]
+            return len(branches) == 1 and bool(calls) and min(calls) >= FEWEST_CALLS
         again = sum(n for module, n in self.passes.items() if len(self.calls_of.get(module, ())) >= FEWEST_CALLS)
-        skips = any(site.counted and site.on_stream for site in self._static_sites)
-        return 2 * again > self.passes.total() and not skips
+        return 2 * again > self.passes.total()
 
     @cached_property
     def passes(self) -> Counter[str]:

@@ -13,23 +13,28 @@ from gradscope.metrics.columns import log10_ratio
 from gradscope.metrics.facts import Facts
 
 
-def logits_rms(facts: Facts, step: int) -> float | None:
-    """Return the root mean square of the logits at a step; None where no cross-entropy reads the output."""
+def output_rms(facts: Facts, step: int) -> float | None:
+    """Return the root mean square of what the model returns at a step; None where it is called more than once."""
     found = _output(facts)
     norm = facts.call_forwards.get(step, {}).get(found[0]) if found else None
     return norm / math.sqrt(found[1]) if found and norm is not None else None
 
 
+def logits_rms(facts: Facts, step: int) -> float | None:
+    """Return the same where a cross-entropy reads the output as logits, else None."""
+    return output_rms(facts, step) if facts.observed("loss_classes") else None
+
+
 def leverage_log10(facts: Facts, step: int) -> float | None:
     """Return log10 of the leverage of the stream's end on the logits at a step; None where either is unknown."""
-    found, profile = _output(facts), facts.profiles.get(step)
+    found, profile, classes = _output(facts), facts.profiles.get(step), facts.observed("loss_classes")
     above = facts.call_gradients.get(step, {}).get(found[0]) if found else None
-    if found is None or profile is None or not above:
+    if found is None or profile is None or not above or not classes:
         return None
     grad, forward = profile.grad_norm[profile.ends[-1]], profile.forward_norm[profile.ends[-1]]
     if grad is None or forward is None:
         return None
-    num_rows = found[1] / max(facts.observed("loss_classes").values())
+    num_rows = found[1] / max(classes.values())
     return log10_ratio(grad * forward, above * math.sqrt(num_rows))
 
 
@@ -52,9 +57,9 @@ def has_learnt(facts: Facts) -> bool:
 
 
 def _output(facts: Facts) -> tuple[int, int] | None:
-    """Return the only call of the whole model, as its row, and how many logits it returns."""
+    """Return the only call of the whole model, as its row, and how many numbers it returns."""
     calls, rows = facts.recording.tables["calls"], facts.calls_of.get("", ())
-    if not facts.observed("loss_classes") or len(rows) != 1:
+    if len(rows) != 1:
         return None
     shape = calls["shape"][rows[0]]
     return (rows[0], math.prod(shape)) if shape and math.prod(shape) > 0 else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradscope.metrics.columns import middle
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.output import logits_rms
+from gradscope.metrics.output import output_rms
 from gradscope.record import OUTSIDE_CALL
 from gradscope.rules.finding import Finding
 from gradscope.rules.gs401_underflow import flushed_regions
@@ -23,15 +23,15 @@ HARMLESS = " No gradient of a parameter is touched by it: so it is with scores t
 
 MASK = "Nothing, where it is meant as a mask."
 
-OWN_RATE = " The first step was sound and the steps after it replaced the weights: the rate is the inspection's own."
+OWN_RATE = " The first step was sound and those after it went astray: the rate is the inspection's own."
 
 LOWER = (
     "Lower the learning rate (`--lr`): the inspection's suits a mean loss of a few units. A loss that is summed or "
     "multiplied needs a rate divided by as much."
 )
 
-USUAL_LOGITS = 10.0
-"""Root mean square of the logits up to which it is not the network that makes plain SGD diverge at a usual rate: of
+USUAL_OUTPUT = 10.0
+"""Root mean square of the output up to which it is not the network that makes plain SGD diverge at a usual rate: of
 those that did, and trained at none, the least had 60."""
 
 
@@ -97,15 +97,16 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
 
 
 def _diverges_at_our_rate(facts: Facts, birth: Birth) -> bool:
-    """Whether plain SGD found the first step sound, then replaced much of the weights, and diverged.
+    """Whether plain SGD found the first step sound, and what it made of the weights then grew beyond all bounds.
 
     In the inspection's own loop the rate is the inspection's, and a factor on the loss decides how large its steps are.
     """
     first = facts.steps[0]
-    size = logits_rms(facts, first)
+    size = output_rms(facts, first)
+    sound = bool(birth.step and birth.step > first) and size is not None and size <= USUAL_OUTPUT
     replaced = max(middle(ratio for _, ratio in updates_at(facts, step)) or 0.0 for step in facts.steps)
-    sound = bool(birth.step and birth.step > first) and size is not None and size <= USUAL_LOGITS
-    return sound and not steps_are_real(facts) and replaced >= LARGE_UPDATE.value
+    grew = birth.made_by_update or birth.op in PRODUCTS or replaced >= LARGE_UPDATE.value
+    return sound and grew and not steps_are_real(facts)
 
 
 def _message(facts: Facts, birth: Birth, hit: Sequence[str], bad_loss: int | None) -> str:

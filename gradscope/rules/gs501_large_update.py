@@ -63,7 +63,8 @@ def _finding(facts: Facts, step: int, severity: Severity, then: str, extra: dict
         worst.module,
         f"One step changes half of the weight matrices by {usual:.0%} or more of their norm (most in `{worst.name}`: "
         f"{value:.0%}){then}; 0.01 % to 1 % is normal.",
-        {"update_to_weight": usual, "worst_update_to_weight": value, "lr": facts.learning_rate, "step": step, **extra},
+        {"update_to_weight": usual, "worst_update_to_weight": value, "lr": facts.learning_rate, "step": step,
+         "own_rate": not steps_are_real(facts), **extra},
         "Lower the learning rate, warm it up, or clip the gradient.",
     )
 

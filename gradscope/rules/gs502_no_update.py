@@ -44,6 +44,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
                 "lr": facts.learning_rate,
                 "step": max(facts.update_norms),
                 "may_recover": True,
+                "own_rate": not steps_are_real(facts),
             },
             "Raise the learning rate (under SGD: by the inverse of the gradient's size), or use Adam.",
         )

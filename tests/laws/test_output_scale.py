@@ -150,6 +150,39 @@ def test_a_loss_multiplied_makes_sgd_diverge_at_the_rate_of_the_inspection_and_n
     assert severities.get("GS104", "warning") == "warning"
 
 
+@pytest.mark.parametrize("factor", [1.0, 1000.0])
+def test_the_same_holds_of_a_regression(factor: float) -> None:
+    targets = torch.randn(BATCH, CLASSES, generator=torch.Generator().manual_seed(1))
+    assert judged("sgd", lambda out: factor * F.mse_loss(out, targets))[0] == "will-train"
+
+
+class Turns(nn.Module):
+    """z = (z + tanh(W z + u)) / 2 with the same W, or with one of its own at each turn."""
+
+    def __init__(self, turns: int, *, shared: bool) -> None:
+        super().__init__()
+        self.enter, self.head = nn.Linear(N, N), nn.Linear(N, CLASSES)
+        self.maps = nn.ModuleList(nn.Linear(N, N) for _ in range(1 if shared else turns))
+        self.turns = turns
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn, then classify."""
+        u = self.enter(x)
+        z = torch.zeros_like(u)
+        for turn in range(self.turns):
+            z = 0.5 * (z + torch.tanh(self.maps[turn % len(self.maps)](z) + u))
+        out: Tensor = self.head(z)
+        return out
+
+
+def test_a_gradient_that_fades_over_turns_of_one_layer_starves_no_layer() -> None:
+    for shared in (True, False):
+        torch.manual_seed(0)
+        diagnosis = diagnose(recorded(Turns(30, shared=shared), "sgd"))
+        assert (diagnosis.metrics["decades"] or 0.0) < -2.0
+        assert ("GS101" in {finding.code for finding in diagnosis.findings}) != shared
+
+
 @pytest.mark.parametrize("distance", [F.mse_loss, F.l1_loss, F.huber_loss, nn.MSELoss(), nn.SmoothL1Loss()])
 @pytest.mark.parametrize(("size", "optimizer", "verdict", "severity"), [
     (1.0, "adam", "will-train", None), (1e4, "adam", "at-risk", "warning"), (1e4, "sgd", "", "info"),
