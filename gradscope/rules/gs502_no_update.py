@@ -25,7 +25,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     ratios = [(p, ratio) for p, ratio in updates_at_last_step(facts) if not _damped(facts, p)]
     still = [p for p, _ in ratios if _never_moves(facts, p)]
     if still:
-        return [_still(facts, still, len(ratios), thresholds["followed_share"])]
+        return [_still(facts, still, [p for p, _ in ratios], thresholds["followed_share"])]
     usual = middle(ratio for _, ratio in ratios)
     if usual is None or usual >= thresholds["update_to_weight"]:
         return []
@@ -77,7 +77,7 @@ def _never_moves(facts: Facts, parameter: Parameter) -> bool:
     return any(update is not None for update in updates) and not any(updates)
 
 
-def _still(facts: Facts, still: Sequence[Parameter], total: int, least: float) -> Finding:
+def _still(facts: Facts, still: Sequence[Parameter], matrices: Sequence[Parameter], least: float) -> Finding:
     half = [p for p in still if p.dtype.removeprefix("torch.") in ("float16", "bfloat16")]
     module = common_module(covering_modules(facts, [p.name for p in still]))
     followed, share = _followed(facts), share_of(still, facts.trainable)
@@ -87,17 +87,17 @@ def _still(facts: Facts, still: Sequence[Parameter], total: int, least: float) -
         "GS502",
         "error" if (lost or not followed) and steps_are_real(facts) else "warning",
         module,
-        f"{len(still)} of {total} weight matrices ({listed([p.name for p in still])}) get a gradient and do not "
-        f"change by a single bit{_rest(followed)}.",
+        f"{len(still)} of {len(matrices)} weight matrices ({listed([p.name for p in still])}) get a gradient and do "
+        f"not change by a single bit{_rest(followed)}.",
         {
             "unchanged": len(still),
-            "of": total,
+            "of": len(matrices),
             "half_precision": len(half),
             "share_of_parameters": share,
             "followed_share": followed,
             "threshold_followed_share": least,
             "may_recover": followed > 0.0,
-            "at_risk": followed < least,
+            "at_risk": followed < least and matrices[-1] in still,
         },
         (
             "In half precision an update below half a unit in the last place is lost: keep float32 master "
@@ -120,7 +120,7 @@ DOC = RuleDoc(
 whether any matrix never changes, and whether the median ratio is too small. An error where nothing changes, where half
 precision swallows the steps of half of the weights, or where the small step is the optimizer's own: not that of a
 warm-up, whose rate rises, nor that of plain SGD in the inspection's own loop, which depends on the scale of the loss.
-Where only a part changes, the verdict asks how much of the gradient that part has.""",
+Where only a part changes, without the last layer, the verdict asks how much of the gradient that part has.""",
     why="""
 A parameter that the optimizer does not hold (it was built before a layer was replaced), a learning rate of zero, or
 an update that rounds away in half precision: the gradient is perfect and nothing is learnt.""",
