@@ -66,6 +66,10 @@ def memory_read_by_product_and_sum(m: Net, x: torch.Tensor) -> torch.Tensor:
     return m.l[0](x) + (weights[..., None] * memory).sum(2)
 
 
+def noise_scaled_by_a_layer(m: Net, x: torch.Tensor) -> torch.Tensor:
+    return x + F.softplus(m.l[0](x)) * torch.randn_like(x)
+
+
 def windows_that_are_shifted(m: Net, x: torch.Tensor) -> torch.Tensor:
     windows = torch.roll(m.n(x), -1, 1).view(-1, 2, D)
     seen = m.attention(windows, windows, windows)[0].reshape(x.shape)
@@ -101,6 +105,7 @@ STEPS: list[tuple[Step, int]] = [
     (conformer, 4), (learned_gate_of_both, 1),
     (tokens_that_are_skipped_at_random, 1), (clone_that_is_added_to, 1), (negated_twice, 1), (time_mix, 1),
     (sum_of_slices_put_together, 1), (fields_of_a_dataclass, 1), (weights_made_by_a_layer, 1), (gated_recurrence, 1),
+    (noise_scaled_by_a_layer, 1),
     (memory_read_by_product_and_sum, 1), (windows_that_are_shifted, 1), (state_space_by_convolution, 1),
 ]  # fmt: skip
 
@@ -113,6 +118,13 @@ def test_blocks(step: Step, count: int) -> None:
         return x
 
     assert structure_of(Net(thrice), torch.randn(2, T, D)).num_residual == 3 * count
+
+
+def context_for_all_places(m: Net, x: torch.Tensor) -> torch.Tensor:
+    """GCNet: one vector for the whole map is a bias."""
+    for layer in (m.f, m.g, m.h):
+        x = x + layer(m.n(x).mean(1, keepdim=True))
+    return x
 
 
 def polynomial(m: Net, x: torch.Tensor) -> torch.Tensor:
@@ -168,7 +180,7 @@ def affine_coupling(m: Net, x: torch.Tensor) -> torch.Tensor:
 
 NONE: list[Step] = [
     polynomial, powers, factorisation_machine, chebyshev, propagation_with_restart, two_encoders_that_mix_by_a_gate,
-    affine_coupling,
+    affine_coupling, context_for_all_places,
 ]  # fmt: skip
 
 
