@@ -67,7 +67,8 @@ def user_code(doing: str, folder: Path | None, kind: type[GradscopeError] = Targ
                 rule=blamed.rule,
                 file=blamed.file,
                 line=blamed.line,
-                hint='Put what runs the script under `if __name__ == "__main__":`.',
+                hint='Put what runs the script under `if __name__ == "__main__":`, or watch it as it runs: '
+                "gradscope run SCRIPT ARGUMENTS",
             ) from error
         except Exception as error:
             raise raised(error, doing, kind) from error
