@@ -51,9 +51,11 @@ def has_learnt(facts: Facts) -> bool:
     found, losses = _output(facts), facts.recording.tables["steps"]["loss"]
     if found is None or not losses or losses[0] is None or losses[-1] is None:
         return False
-    classes = max(facts.observed("loss_classes").values())
+    classes = max(facts.observed("loss_classes").values(), default=0)
+    if classes <= 1:  # no cross-entropy was seen, or one without a choice
+        return False
     guess = math.log(classes)
-    return found[1] > classes > 1 and losses[0] > GUESS_SHARE * guess and losses[-1] < LEARNT_SHARE * guess
+    return found[1] > classes and losses[0] > GUESS_SHARE * guess and losses[-1] < LEARNT_SHARE * guess
 
 
 def _output(facts: Facts) -> tuple[int, int] | None:
