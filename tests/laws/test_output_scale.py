@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradscope.metrics.facts import Facts
-from gradscope.metrics.output import leverage_log10, logits_rms
+from gradscope.metrics.output import has_learnt, leverage_log10, logits_rms
 from gradscope.probe import measure
 from gradscope.probe.settings import ProbeSettings
 from gradscope.record import Recording
@@ -194,3 +194,9 @@ def test_targets_far_from_the_outputs(
     found, severities = judged(optimizer, lambda out: distance(out, targets))
     assert severities.get("GS605") == severity
     assert found == verdict or not verdict
+
+
+def test_growth_under_a_regression_is_judged_without_any_classes() -> None:
+    recording = recorded(Net(), "adam", lambda out: (100 * out).square().mean())
+    assert not has_learnt(Facts(recording)), "there is no guess to compare a regression's loss with"
+    diagnose(recording)
