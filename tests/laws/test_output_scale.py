@@ -200,3 +200,14 @@ def test_growth_under_a_regression_is_judged_without_any_classes() -> None:
     recording = recorded(Net(), "adam", lambda out: (100 * out).square().mean())
     assert not has_learnt(Facts(recording)), "there is no guess to compare a regression's loss with"
     diagnose(recording)
+
+
+def test_gradients_that_are_small_because_all_has_been_learnt_are_no_standstill() -> None:
+    torch.manual_seed(0)
+    x, model = torch.randn(2, N), Net()
+    subject = Subject(model, [(x,)], lambda out, _: plain(out), "", Origin("given"), Origin("given"))
+    settings = ProbeSettings(lr=0.01, num_steps=41, watched_steps=(0, 40), device="cpu", jacobian=False)
+    recording = measure(subject, settings)
+    assert recording.tables["steps"]["loss"][-1] < 1e-4
+    assert has_learnt(Facts(recording))
+    assert "GS405" not in {finding.code for finding in diagnose(recording).findings}

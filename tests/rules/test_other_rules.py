@@ -231,3 +231,12 @@ def test_names_are_left_as_they_are():
     diagnosis = diagnose(recording)
     assert diagnosis.findings[0].module == "[b]x[/b]"
     assert "[b]x[/b]" in diagnosis.reason
+
+
+@pytest.mark.parametrize(("faded", "severity"), [((0, 3, 10), "error"), ((3, 10), "warning"), ((), None)])
+def test_adam_stands_still_only_where_it_did_from_the_first_step_on(faded, severity):
+    recording = edit(
+        stack(4), "parameter_stats", "grad_norm",
+        lambda row: row["grad_norm"] * (1e-10 if row["step"] in faded else 1.0),
+    )
+    assert [f.severity for f in found(recording, "GS405")] == ([severity] if severity else [])
