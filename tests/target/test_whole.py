@@ -18,6 +18,7 @@ from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.making import values_of
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
+from gradscope.target.infer.trials import Trials
 from gradscope.target.infer.whole import without_silencers
 from tests.target import signatures
 
@@ -171,6 +172,19 @@ def test_sizes_that_failures_teach_are_bounded_when_inputs_are_filled() -> None:
     """A lesson may be a size that no machine holds (millions along three axes): it is left out like any other."""
     assert not is_sane((("pixels", Guess("float", (0, 1, 4_498_824, 4_498_824, 4_498_824))),))
     assert is_sane((("pixels", Guess("float", (0, 3, 64, 64))),))
+
+
+def test_a_text_with_placeholders_has_an_axis_of_tokens() -> None:
+    marked = Guess("ids", (BATCH, 32), high=50, marks=(Mark(49, 16),))
+    assert is_sane((("input_ids", marked),))
+    assert not is_sane((("input_ids", replace(marked, shape=(BATCH,))),))
+
+
+def test_what_cannot_be_made_is_a_failed_trial() -> None:
+    trials = Trials(nn.Linear(3, 2), "a layer", [], most_trials=1, most_seconds=1.0, run=None)
+    outcome, batch = trials.run((("x", Guess("ids", (BATCH,), marks=(Mark(49, 16),))),), 2)
+    assert isinstance(outcome.error, IndexError)
+    assert batch is None
 
 
 def test_an_input_that_silences_the_loss_is_not_filled() -> None:

@@ -147,8 +147,10 @@ def described(candidate: Candidate, batch_size: int) -> str:
 
 
 def is_sane(candidate: Candidate) -> bool:
-    """Whether every input is of a size that a trial may have."""
+    """Whether every input is of a size that a trial may have, and a text with placeholders has tokens."""
     return all(
-        all(dim >= 0 for dim in guess.shape) and math.prod(dim or TRIAL_BATCH for dim in guess.shape) <= MOST_NUMBERS
+        all(dim >= 0 for dim in guess.shape)
+        and math.prod(dim or TRIAL_BATCH for dim in guess.shape) <= MOST_NUMBERS
+        and (len(guess.shape) > 1 or not guess.marks)
         for _, guess in candidate
     )

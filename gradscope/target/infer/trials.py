@@ -107,7 +107,11 @@ class Trials:
 
     def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
         """Try a candidate; a model that differentiates inside its forward is given gradients."""
-        self.values = values_of(candidate, batch_size)
+        try:
+            self.values = values_of(candidate, batch_size)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:  # too large, or of no possible shape
+            self.values = {}
+            return Outcome(error=error), None
         batch = as_batch(assembled(candidate, self.values), self.positional)
         if self._attempt is not None:
             outcome = self._attempt(batch) or Outcome()
