@@ -72,22 +72,9 @@ def handed_on(graph: Graph, dominators: Dominators, blocks: dict[Tensor, Call]) 
     return {
         node
         for nodes in calls.values()
-        if all(dominators.passes(one, other) or not _leads_to(graph, one, other) for one, other in pairwise(nodes))
+        if all(dominators.passes(one, other) or not graph.leads_to(one, other) for one, other in pairwise(nodes))
         for node in nodes
     }
-
-
-def _leads_to(graph: Graph, node: int, other: int) -> bool:
-    """Tell whether a later operation is computed from an earlier one."""
-    stack, seen = [node], {node}
-    while stack:
-        for reader, _, _ in graph.consumers[stack.pop()]:
-            if reader == other:
-                return True
-            if reader < other and reader not in seen:
-                seen.add(reader)
-                stack.append(reader)
-    return False
 
 
 def outermost(sites: dict[int, Site]) -> set[int]:

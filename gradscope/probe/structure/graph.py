@@ -6,6 +6,7 @@ keeps no tensor; it keeps autograd nodes, so it is dropped before the step's mem
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -86,6 +87,18 @@ class Graph:
     def readers(self, tensor: Tensor) -> list[tuple[int, int]]:
         """Return who reads one tensor: (node, position among its inputs)."""
         return [(node, position) for node, position, number in self.consumers[tensor[0]] if number == tensor[1]]
+
+    def leads_to(self, node: int, other: int, most: float = math.inf) -> bool:
+        """Tell whether a later operation is computed from an earlier one, seen from no more than `most` operations."""
+        stack, seen = [node], {node}
+        while stack and len(seen) - len(stack) < most:
+            for reader, _, _ in self.consumers[stack.pop()]:
+                if reader == other:
+                    return True
+                if reader < other and reader not in seen:
+                    seen.add(reader)
+                    stack.append(reader)
+        return False
 
     def shape(self, tensor: Tensor) -> tuple[int, ...] | None:
         """Return a tensor's shape, None where autograd does not say (nested tensors)."""

@@ -42,7 +42,7 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
     if scaled is None:
         return None
     # Besides the division only the statistics may read the tensor: powers, means, differences from the mean.
-    return scaled if all(node < scaled and _leads_to(graph, node, scaled) for node in others) else None
+    return scaled if all(node < scaled and graph.leads_to(node, scaled, _MAX_STEPS * 4) for node in others) else None
 
 
 _KEEPS_SIZE = frozenset({Effect.HAND_ON, Effect.PART, Effect.SCALE, Effect.POOL, Effect.REDUCE})
@@ -127,20 +127,6 @@ def _is_statistic(graph: Graph, tensor: Tensor) -> bool:
         if len(data) != 1 or graph.effects[node] in {Effect.PROJECT, Effect.OPAQUE, Effect.NORM}:
             return False
         tensor = data[0]
-    return False
-
-
-def _leads_to(graph: Graph, node: int, goal: int) -> bool:
-    stack, seen = [node], {node}
-    for _ in range(_MAX_STEPS * 4):
-        if not stack:
-            return False
-        for reader, _, _ in graph.consumers[stack.pop()]:
-            if reader == goal:
-                return True
-            if reader < goal and reader not in seen:
-                seen.add(reader)
-                stack.append(reader)
     return False
 
 
