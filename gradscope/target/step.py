@@ -18,6 +18,7 @@ from gradscope.target.inputs.batches import Batches
 from gradscope.target.inputs.find import FoundInputs, offered_inputs, written_inputs
 from gradscope.target.losses import find as losses
 from gradscope.target.losses.adapt import adapted
+from gradscope.target.losses.auxiliary import completed
 from gradscope.target.losses.find import FoundLoss
 from gradscope.target.losses.later import decided_later
 from gradscope.target.losses.own import find_own, has_training_step, own_loss, run_training_step
@@ -92,19 +93,21 @@ class Step:
         if outcome.error is not None:
             raise raised(outcome.error, f"The forward of {self.source.label}", ModelError) from outcome.error
         output, batch, targets = outcome.output, self.inputs.first, self.inputs.arrangement.targets
-        if found := losses.own(output):
-            return found
-        if found := losses.named_criterion(self.source.namespace, self.source.where, targets):
-            return found
-        if found := losses.chosen(output, batch, targets):
-            return found
-        if not self.options.allow_synthetic:
+        model = outcome.model or self.built.model
+
+        def main() -> FoundLoss | None:
+            stated = losses.named_criterion(self.source.namespace, self.source.where, targets)
+            found = stated or losses.chosen(output, batch, targets)
+            return found or (losses.made_up(output, batch, model) if self.options.allow_synthetic else None)
+
+        found = completed(losses.own(output), main, output, model)
+        if found is None:
             raise LossError(
                 f"{self.source.label} comes without a loss.",
                 rule="Making one up was ruled out.",
                 hint="Give --loss file.py:function.",
             )
-        return losses.made_up(output, batch, outcome.model or self.built.model)
+        return found
 
     def _from_library(self) -> FoundInputs | None:
         """Take the batch that the library's own knowledge of the model leads to."""

@@ -149,3 +149,18 @@ class Bag(nn.Module):
 
     def forward(self, user, dense, history, offsets):
         return self.out(F.relu(torch.cat([self.user(user), self.dense(dense), self.bag(history, offsets)], -1)))
+
+
+class Captioner(nn.Module):
+    """A decoder that sees another model's hidden states where it is given some."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(64, 32), nn.Linear(32, 64)
+        self.decoder = nn.ModuleDict({"cross_attn": nn.MultiheadAttention(32, 4, batch_first=True)})
+
+    def forward(self, input_ids: Tensor, encoder_hidden_states: Tensor | None = None):
+        x = self.words(input_ids)
+        if encoder_hidden_states is not None:
+            x = x + self.decoder["cross_attn"](x, encoder_hidden_states, encoder_hidden_states)[0]
+        return self.head(x)

@@ -95,6 +95,27 @@ def test_a_small_picture_becomes_a_quarter_as_many_tokens_as_it_has_patches() ->
     assert tiny(Pooling, {}).mm_tokens_per_image == 4
 
 
+def test_layers_that_attend_to_everything_are_among_those_that_are_left() -> None:
+    class Windowed(Config):
+        def __init__(self, global_attn_indexes: Any = (2, 5, 8, 11), num_hidden_layers: int = 12) -> None:
+            self.global_attn_indexes, self.num_hidden_layers = global_attn_indexes, num_hidden_layers
+
+    assert tiny(Windowed, {}).global_attn_indexes == (1,)
+
+
+def test_a_part_that_names_its_architecture_keeps_the_sizes_of_that() -> None:
+    class Named(Config):
+        def __init__(self, architecture: str = "somenet", hidden_size: int = 3072) -> None:
+            self.architecture, self.hidden_size = architecture, hidden_size
+
+    class Composite(Config):
+        def __init__(self, vision_config: Any = None, hidden_size: int = 768) -> None:
+            self.vision_config, self.hidden_size = vision_config or Named(), hidden_size
+
+    small = tiny(Composite, {})
+    assert (small.hidden_size, small.vision_config.hidden_size) == (64, 3072)
+
+
 def test_the_last_level_changes_nothing() -> None:
     assert vars(tiny(Config, {}, UNCHANGED)) == vars(Config())
 

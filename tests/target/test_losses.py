@@ -215,3 +215,53 @@ def test_a_model_that_is_frozen_as_a_whole_says_so(write):
     """)
     with pytest.raises(LossError, match="None of the model's parameters is trainable"):
         load(target)
+
+
+AUTOENCODER = """
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(6, 4), nn.Linear(4, 6)
+        self.codes = nn.Embedding(10, 4)
+    def forward(self, x):
+        z = self.encoder(x)
+        nearest = self.codes(torch.cdist(z, self.codes.weight).argmin(-1))
+        commitment = F.mse_loss(nearest, z.detach()) + F.mse_loss(z, nearest.detach())
+        return self.decoder(z + (nearest - z).detach()), commitment
+def batch():
+    return torch.ones(4, 6)
+"""
+MIXTURE = """
+class Mixture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.head = nn.Linear(6, 2), nn.Linear(6, 3)
+    def forward(self, x):
+        weights = self.router(x).softmax(-1)
+        return self.head(x) * weights[:, :1], (weights.mean(0) ** 2).sum()
+def batch():
+    return torch.ones(4, 6), torch.tensor([0, 1, 2, 0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [(AUTOENCODER, "cross-entropy against fixed random labels"), (MIXTURE, "cross-entropy of the output")],
+)
+def test_beside_an_auxiliary_loss_the_main_output_is_held_to(write, source, words):
+    subject = load(write(source))
+    assert f"output[1] of the model, a scalar, which leaves out a part of it, plus {words}" in subject.loss_origin.text
+    assert subject.loss_origin.synthetic is (source is AUTOENCODER)
+    batch = next(iter(subject.batches))
+    output = subject.call(batch)
+    loss = subject.loss(output, batch)
+    assert loss.item() > output[1].item()
+    loss.backward()
+    assert all(parameter.grad is not None for parameter in subject.model.parameters())
+
+
+def test_a_whole_loss_stays_alone_although_a_layer_is_unused(write):
+    whole = MIXTURE.replace("(weights.mean(0) ** 2).sum()", "F.cross_entropy(self.head(x) * weights[:, :1], y)")
+    whole = whole.replace("(self, x)", "(self, x, y)").replace("self.router,", "self.unused, self.router,")
+    subject = load(write(whole.replace("= nn.Linear(6, 2),", "= nn.Linear(2, 2), nn.Linear(6, 2),")))
+    assert subject.loss_origin.text == "output[1] of the model, a scalar"

@@ -42,8 +42,10 @@ OUTWARD = re.compile(r"^out_hidden_size$")
 """The width that a part hands on is that of the next part, whatever its own stages are."""
 STAGES = re.compile(r"^(num_(\w+_)?(blocks|stages)|num_hidden_layers)$")
 """Counts that may be of stages, each of which has a size in some list, rather than of layers."""
-LAYER_CHOICE = re.compile(r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$|layers_indices$")
-"""Layers of an encoder whose outputs are used, by number."""
+LAYER_CHOICE = re.compile(
+    r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$|layers_indices$|global_attn_index(es)?$"
+)
+"""Layers by number: those of an encoder whose outputs are used, and those among windows that attend to everything."""
 
 
 def tiny(cls: Any, given: Mapping[str, Any], level: int = 0) -> Any:
@@ -93,10 +95,7 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
     stages = _lengths_of_stages(config)
     for name, value in constructor_values(config).items():
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
-            inner = shrunk(value, level, used_ids, factor)
-            changes[name] = configured(
-                type(value), {**_own_settings(value), **inner, **FACTS.get(value.model_type, {})}
-            )
+            changes[name] = _smaller_part(value, level, used_ids, factor)
         elif RANDOM_DEPTH.search(name) and isinstance(value, float):
             changes[name] = 0.0
         elif value is None and PLACEHOLDER_ID.search(name):
@@ -108,7 +107,7 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
                 keeps_widths = depth_only and not (level == SMALL and OUTWARD.search(name))
                 changes[name] = smaller(name, value, depth_only=keeps_widths)
         elif LAYER_CHOICE.search(name) and _is_whole_numbers(value) and max(value) >= LAYERS:
-            changes[name] = _first_layers(value)
+            changes[name] = type(value)([LAYERS - 1]) if "global" in name else _first_layers(value)
         elif DEPTHS.search(name) and _is_whole_numbers(value):
             changes[name] = type(value)(min(number, LAYERS) for number in value)
     changes.update(enough_experts(config, changes))
@@ -126,6 +125,14 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
         changes.update(latent_heads(config, changes))
         changes.update(fitting_rotation(config, changes))
     return changes
+
+
+def _smaller_part(part: Any, level: int, used_ids: list[int], factor: int) -> Any:
+    """Return a smaller copy of a part; itself where it names its architecture, which its sizes only describe."""
+    if isinstance(read_setting(part, "architecture"), str):
+        return part
+    inner = shrunk(part, level, used_ids, factor)
+    return configured(type(part), {**_own_settings(part), **inner, **FACTS.get(part.model_type, {})})
 
 
 def _differs(new: Any, old: Any) -> bool:

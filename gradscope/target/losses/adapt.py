@@ -16,6 +16,8 @@ from gradscope.target.subject import Batch
 
 Loss = Callable[[Any, Batch], torch.Tensor]
 Targets = Callable[[Batch], Any]
+MAIN_OUTPUTS = ("logits", "prediction", "predictions", "pred", "out", "output")
+"""What the output is called that is compared with a target, where there are several."""
 
 
 def adapted(loss: Callable[..., Any], targets: Targets | None, where: str) -> Loss:
@@ -49,9 +51,7 @@ def prediction_in(output: Any) -> Any:
     if isinstance(output, torch.Tensor):
         return output
     tensors = dict(named_tensors(output))
-    usual = next(
-        (name for name in ("logits", "prediction", "predictions", "pred", "out", "output") if name in tensors), None
-    )
+    usual = next((name for name in MAIN_OUTPUTS if name in tensors), None)
     return tensors[usual] if usual else next(iter(tensors.values()), output)
 
 

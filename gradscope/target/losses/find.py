@@ -100,10 +100,11 @@ def made_up(output: Any, batch: Batch, model: nn.Module) -> FoundLoss:
     Raises:
         LossError: If nothing in the output depends on a parameter.
     """
+    has_own = find_own(output) is not None  # a scalar then, to which this one is added
     outputs = {
         path: tensor
         for path, tensor in differentiable(output).items()
-        if tensor.is_floating_point() or tensor.is_complex()
+        if (tensor.is_floating_point() or tensor.is_complex()) and (tensor.dim() or not has_own)
     }
     trainable = [parameter.requires_grad for parameter in model.parameters()]
     if not outputs and trainable and not any(trainable):

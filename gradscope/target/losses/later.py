@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from gradscope.target.losses.adapt import Loss, Targets
+from gradscope.target.losses.auxiliary import completed
 from gradscope.target.losses.find import FoundLoss, chosen, made_up, own
 from gradscope.target.subject import Batch, Origin
 
@@ -18,8 +20,8 @@ def decided_later(model: nn.Module, targets: Targets | None) -> FoundLoss:
 
     def loss(output: Any, batch: Batch) -> torch.Tensor:
         if not settled:
-            found = own(output) or chosen(output, batch, targets) or made_up(output, batch, model)
-            settled.append(found.loss)
+            main: Callable[[], FoundLoss] = lambda: chosen(output, batch, targets) or made_up(output, batch, model)  # noqa: E731
+            settled.append((completed(own(output), main, output, model) or main()).loss)
         return settled[0](output, batch)
 
     return FoundLoss(
