@@ -136,6 +136,10 @@ class StepWatch(BackwardListener):
             self.stream.before_backward(backward.roots, retains=backward.retains)
         return backward
 
+    def nested(self, roots: tuple[torch.Tensor, ...]) -> AbstractContextManager[Any]:
+        """Listen where a checkpointed segment has been run again."""
+        return nullcontext() if self.stream is None else self.stream.nested_backward(roots)
+
     def ended(self, token: Backward | None, result: Any) -> None:
         """Stop listening and take the gradients of the parameters."""
         if token is None:

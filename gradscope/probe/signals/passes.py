@@ -1,7 +1,8 @@
 """The measurements that take passes of their own, after a watched step, on a part of its batch.
 
 They leave no trace: buffers and random state are put back, ``.grad`` is never written, noise comes from a generator of
-their own. What fails on a part of the batch is measured on the whole of it (a part of a graph is none), or confessed.
+their own. Checkpointed segments run plainly in them. What fails on a part of the batch is measured on the whole of it
+(a part of a graph is none), or confessed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gradscope.probe.signals.jacobian import StreamEnd, anisotropy, num_cotangen
 from gradscope.probe.signals.observer import Observation
 from gradscope.probe.signals.shattering import shattering_cosine
 from gradscope.probe.signals.subbatch import batch_size, fresh, part
+from gradscope.probe.watching.eager import without_reentry
 
 Found = TypeVar("Found")
 FindEnds = Callable[[Callable[[], Any]], "tuple[StreamEnd, StreamEnd] | None"]
@@ -80,7 +82,7 @@ def measure_passes(
     few = batch if size is None else part(batch, 0, sub_batch_size(size))
     batches = (few, batch) if few is not batch else (batch,)
     generator = torch.Generator().manual_seed(_SEED)
-    with untouched(model), torch.enable_grad():
+    with untouched(model), without_reentry(), torch.enable_grad():
         if find_ends is not None:
             found.attempt("jacobian_anisotropy", lambda: _jacobian(found, forward, batches, size, find_ends, generator))
         if deep:

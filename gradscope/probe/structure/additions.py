@@ -24,7 +24,7 @@ from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.modes import Function, OwnMode, shielded
 from gradscope.probe.watching.rows import Rows
-from gradscope.probe.watching.tensors import inside_transform
+from gradscope.probe.watching.tensors import inside_transform, listed
 
 Key = tuple[str, int, int]
 """An addition across steps: (module, call of the module, which addition of that call)."""
@@ -81,12 +81,20 @@ class AdditionRecorder(OwnMode):
         rows: Where norms go; None takes none.
         known: The additions whose norms are wanted; None means all that may be residual.
         quick: The structure is known: nothing but the norms of the known additions is wanted.
+        repeats: See what a backward pass runs, and not what the forward does.
     """
 
     def __init__(
-        self, calls: CallTracker, rows: Rows | None = None, known: frozenset[Key] | None = None, *, quick: bool = False
+        self,
+        calls: CallTracker,
+        rows: Rows | None = None,
+        known: frozenset[Key] | None = None,
+        *,
+        quick: bool = False,
+        repeats: bool = False,
     ) -> None:
         super().__init__()
+        self._repeats = repeats
         self.calls = calls
         self.quick = quick
         self.onlooker: Callable[[Addition, list[torch.Tensor]], None] | None = None
@@ -126,7 +134,8 @@ class AdditionRecorder(OwnMode):
             before = sequence_now()
             result = call(*args, **kwargs)
             self.notes.ran(name, before)
-            if isinstance(result, torch.Tensor | tuple | list) and type(result) is not torch.Size:
+            is_data = isinstance(result, torch.Tensor | tuple | list) and type(result) is not torch.Size
+            if is_data and self._in_turn:
                 self.notes.see(name, args, kwargs, result, self._call, before)
         if func in self.functions and self.on_function is not None:
             self.on_function(func, args, kwargs, result)
@@ -147,7 +156,7 @@ class AdditionRecorder(OwnMode):
 
     def _left(self, call: Call, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         start = self._starts.pop(call, 0)
-        self.spans.append(Span(start, sequence_now(), call))
+        self.spans.append(Span(start, sequence_now(), call, self.notes.traces_of(listed(output))))
         if is_fused(module, output, start):
             self.notes.look_inside(module, args, output, call)
 
@@ -157,11 +166,16 @@ class AdditionRecorder(OwnMode):
         return list(dict.fromkeys(self.calls.fused))
 
     @property
+    def _in_turn(self) -> bool:
+        """Whether what runs now is what is to be seen."""
+        return (torch._C._current_graph_task_id() != -1) is self._repeats
+
+    @property
     def _call(self) -> Call | None:
         return self.calls.stack[-1] if self.calls.stack else None
 
     def _sum(self, call: Function, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch._C._current_graph_task_id() != -1:
+        if not self._in_turn:
             return call(*args, **kwargs)
         inside = self._call
         count = self._counts[id(inside)] = self._counts.get(id(inside), -1) + 1
@@ -171,7 +185,7 @@ class AdditionRecorder(OwnMode):
         addition = Addition(name, inside, key)
         if inside_transform():
             return self._transformed(addition, call, args, kwargs)
-        terms = terms_in(name, args, kwargs)
+        terms = terms_in(name, args, kwargs, self.notes.maker_of)
         wanted = self._rows is not None and len(terms) > 1 and self._wants(addition, terms)
         if wanted:
             if len(self.by_key) < _FIRST:
@@ -220,7 +234,7 @@ class AdditionRecorder(OwnMode):
             addition.code, addition.line = _written_at(sys._getframe())
         if not result.requires_grad:
             for trace in self.notes.see(addition.op, *given, result, addition.call):
-                if addition.call is not None:
+                if addition.call is not None or self._repeats:
                     self.additions[trace] = addition
             return
         sequence = sum_sequence(result)

@@ -177,11 +177,11 @@ def _past_mixing(graph: Graph, link: Link) -> Iterator[Link]:
         yield _further(link, streams, scale=None, gates=(*link.gates, matrix))
 
 
-def factors_in(graph: Graph, seen: Mapping[int, Factor]) -> FactorOf:
+def factors_in(graph: Graph, seen: Mapping[float, Factor]) -> FactorOf:
     """Return what tells the factor that a product of the graph applies, from what the forward saw."""
 
     def factor_of(node: int) -> Factor | None:
-        noted = None if isinstance(graph.nodes[node], Trace) else seen.get(int(graph.sequences[node]))
+        noted = seen.get(graph.sequences[node])
         return noted if noted is not None else _saved_factor(graph, node)
 
     return factor_of

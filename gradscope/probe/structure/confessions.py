@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.probe.structure.graph import Graph
-from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.operations import CHECKPOINT, Effect
 from gradscope.probe.structure.plan import Plan
 from gradscope.probe.structure.residual import LONGEST_ONCE_SPENT
 from gradscope.probe.structure.scripted import FUSED
@@ -13,7 +13,7 @@ from gradscope.probe.structure.trace import shown_by
 _NAMED = 3
 """So many names are listed in a confession."""
 
-_CLEAR = frozenset({"CheckpointFunction", FUSED})
+_CLEAR = frozenset({CHECKPOINT, FUSED})
 """Functions with a backward of their own whose inside is seen all the same, or told of by itself."""
 
 
@@ -75,7 +75,7 @@ def _of_numbers(graph: Graph, sites: list[Site], plans: list[Plan | None]) -> li
     if inexact:
         found.append((
             f"the branch's gradient alone at {_list(inexact)}",
-            "a tensor of the branch is used elsewhere as well, or the stream needs no gradient there",
+            "a tensor of the branch is used elsewhere, the stream needs no gradient there, or one ran without a graph",
         ))  # fmt: skip
     through = [
         site.name
@@ -100,15 +100,20 @@ def _of_numbers(graph: Graph, sites: list[Site], plans: list[Plan | None]) -> li
             f"gradients through skip and branch at {_list(scripted)}",
             "TorchScript runs the operations of the block as one",
         ))  # fmt: skip
-    if len(blind) > len(scripted):
-        names = [site.name for site in blind if site.name not in scripted]
-        found.append(
-            (f"gradients through skip and branch at {_list(names)}", "re-entrant checkpointing keeps no graph")
-        )
     dead = [site.name for site in sites if not site.alive and site.counted]
     if dead:
         found.append((f"gradients at {_list(dead)}", "the loss is not computed from these sums"))
     return found
+
+
+def of_repeats(missed: list[str]) -> list[tuple[str, str]]:
+    """Return (what, why) for additions under re-entrant checkpointing whose gradients were not caught.
+
+    Args:
+        missed: Their names.
+    """
+    why = "re-entrant checkpointing ran them again in another way, or their stream begins outside of it"
+    return [(f"gradients through skip and branch at {_list(missed)}", why)] if missed else []
 
 
 def _list(names: list[str]) -> str:

@@ -32,7 +32,7 @@ class SiteFlow:
 
     __slots__ = (
         "_branch", "_carried", "_rows", "_skip", "_sum", "_total", "_waiting", "apart", "branch", "dot", "grad",
-        "has_skip", "keep", "num_readers", "shared", "skip",
+        "has_plan", "has_skip", "keep", "num_readers", "shared", "skip",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,7 @@ class SiteFlow:
         self.shared = shared
         self.apart = apart
         self.keep = False
+        self.has_plan = False
         self.grad: Handle | None = None
         self.skip: Handle | None = None
         self.branch: Handle | None = None
@@ -125,7 +126,7 @@ class Flows:
     Args:
         nodes: The autograd nodes, by the numbers that the plans use.
         plans: What to listen to for each site; None for sites without a graph.
-        stations: Node and output number of each station.
+        stations: Node and output number of each station; no node where its gradient is that of a site.
         rows: Where the numbers go.
         start_weights: Weights of the rows of the first station (see `faint_rows`).
     """
@@ -149,24 +150,39 @@ class Flows:
         self._hooks: list[RemovableHandle] = []
         self._kept: dict[int, torch.Tensor] = {}
         self._keep = False
-        for plan in plans:
-            if plan is None:
-                self.sites.append(SiteFlow(rows, 0))
-                continue
-            shared = tuple((nodes[node], position) for node, position in plan.shared)
-            flow = SiteFlow(
-                rows, len(plan.branch), has_skip=plan.skip is not None, shared=shared, apart=plan.apart
-            )
-            self.sites.append(flow)
-            self._attach(nodes, plan, flow)
+        for number, plan in enumerate(plans):
+            self.sites.append(SiteFlow(rows, 0))
+            if plan is not None:
+                self.listen_to(number, nodes, plan)
         for number, (node, output_nr) in enumerate(stations):
-            self._hooks.append(node.register_prehook(self._at_station(number, output_nr)))
+            if node is not None:
+                self._hooks.append(node.register_prehook(self._at_station(number, output_nr)))
 
     def keep(self, keep: bool) -> None:
         """Say whether the graph will be gone through again, so that gradients must be kept to be added up."""
         self._keep = keep
         for flow in self.sites:
             flow.keep = keep
+
+    def listen_to(self, number: int, nodes: Mapping[int, Any], plan: Plan) -> None:
+        """Listen to the gradients of a site.
+
+        Args:
+            number: The site's number.
+            nodes: The autograd nodes, by the numbers that the plan uses.
+            plan: What to listen to.
+        """
+        shared = tuple((nodes[node], position) for node, position in plan.shared)
+        flow = self.sites[number]
+        if flow.has_plan:  # the same operations have run once more
+            flow.shared = shared
+        else:
+            flow = SiteFlow(
+                self._rows, len(plan.branch), has_skip=plan.skip is not None, shared=shared, apart=plan.apart
+            )
+            flow.keep, flow.has_plan = self._keep, True
+            self.sites[number] = flow
+        self._attach(nodes, plan, flow)
 
     def finish(self) -> None:
         """Measure what is left after a backward pass that did not come to every reader."""

@@ -119,8 +119,9 @@ class Graph:
         return [(source, number) for source, number, _ in self.inputs[node] if not self.parametric[source]]
 
     def saved(self, node: int, name: str) -> Any:
-        """Return a number (never a tensor) that an autograd node saved, None where it saved no such thing."""
-        return getattr(shown_by(self.nodes[node]), f"_saved_{name}", None)
+        """Return a number (never a tensor) that an operation was given, None where it was given no such thing."""
+        shown = shown_by(self.nodes[node])
+        return shown.saved.get(name) if isinstance(shown, Trace) else getattr(shown, f"_saved_{name}", None)
 
 
 def _effect(node: Any, name: str, in_views: Mapping[int, str]) -> Effect:

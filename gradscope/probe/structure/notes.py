@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, WEIGHTED, operation_of
-from gradscope.probe.structure.operations import Effect, effect_of, operation
+from gradscope.probe.structure.operations import CHECKPOINT, Effect, effect_of, operation
 from gradscope.probe.structure.parametric import lacks_data
 from gradscope.probe.structure.scripted import look_inside
-from gradscope.probe.structure.summands import is_number, tensors_among
+from gradscope.probe.structure.summands import is_number, numbers_given, tensors_among
 from gradscope.probe.structure.trace import OUTSIDE, Trace
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.tensors import edge_of, inside_transform
@@ -51,7 +51,7 @@ class Notes:
     """What was seen of one forward, call by call of a torch function.
 
     Attributes:
-        factors: By the sequence number of a product's node what it multiplied by.
+        factors: By the sequence number of a product what it multiplied by.
         hidden: By the sequence number of a node what it takes in that autograd does not know: position and tensor.
         splices: By sequence number and output what computed the output of an opaque node (checkpointing).
         in_views: What was done in place to a view, by the sequence number of the node that keeps its base up to date.
@@ -59,7 +59,7 @@ class Notes:
     """
 
     def __init__(self) -> None:
-        self.factors: dict[int, Factor] = {}
+        self.factors: dict[float, Factor] = {}
         self.hidden: dict[int, list[tuple[int, Trace]]] = {}
         self.splices: dict[tuple[int, int], Trace] = {}
         self.in_views: dict[int, str] = {}
@@ -99,9 +99,9 @@ class Notes:
             before: The sequence number of its first operation.
 
         Returns:
-            The traces of what came out of several inputs without a gradient.
+            The traces of what came out without a gradient.
         """
-        if inside_transform() or torch._C._current_graph_task_id() != -1:
+        if inside_transform():
             return []
         first = result if isinstance(result, torch.Tensor) else next(iter(tensors_among((result,))), None)
         if first is None:
@@ -127,7 +127,7 @@ class Notes:
             if sequence is not None:
                 self.in_views[sequence] = operation_of(name, weighted=False)
         if name in PRODUCTS and len(args) > 1:
-            self._note_factor(name, args, result, node)
+            self._note_factor(name, args, result, node._sequence_nr())
         tensors = list(tensors_among((*args, *kwargs.values()) if kwargs else args))
         self.splice(tensors)
         if name in WEIGHTED or (name in PRODUCTS and _scales_data(tensors)):
@@ -141,13 +141,13 @@ class Notes:
             for (reader, place), (_, tensor) in zip(_readers_of(node, [i for i, _ in raw], before), raw, strict=False):
                 self.hide(reader._sequence_nr(), place, self.trace(tensor).without_gradient())
 
-    def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, node: Any) -> None:
+    def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, sequence: float) -> None:
         for factor in args[:2]:
             if isinstance(factor, int | float):
                 value = (1.0 / factor if factor else None) if name in DIVISIONS else float(factor)
-                self.factors[node._sequence_nr()] = Factor(value)
+                self.factors[sequence] = Factor(value)
             elif isinstance(factor, torch.Tensor) and not factor.requires_grad:
-                self.factors[node._sequence_nr()] = Factor(None, factor.numel() == result.numel())
+                self.factors[sequence] = Factor(None, factor.numel() == result.numel())
 
     def _note_trace(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, call: Call | None
@@ -163,12 +163,15 @@ class Notes:
                 inputs.append(self.trace(tensor))
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
         short = operation_of(name, weighted=weighted)
+        saved = numbers_given(name, args, kwargs)
         made = []
         for part in tensors_among((result,)):
-            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), call)
+            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), call, saved=saved)
+            if name in PRODUCTS and len(args) > 1:
+                self._note_factor(name, args, part, trace.sequence)
             self._remember(part, trace)
             made.append(trace)
-        return made if len(inputs) > 1 else []
+        return made
 
     def look_inside(self, module: torch.nn.Module, args: tuple[Any, ...], output: Any, call: Call) -> None:
         """See what a call did whose operations TorchScript keeps to itself."""
@@ -188,8 +191,18 @@ class Notes:
             if known is None or not tensor.requires_grad or known[0]() is not tensor:
                 continue
             node = tensor.grad_fn
-            if node is not None and operation(node.name()) == "CheckpointFunction":
+            if node is not None and operation(node.name()) == CHECKPOINT:
                 self.splices[node._sequence_nr(), tensor.output_nr] = known[1]
+
+    def maker_of(self, tensor: torch.Tensor) -> Any:
+        """Return what a tensor comes from: its autograd node, a trace, or None where nothing is known of it."""
+        known = self._traces.get(id(tensor))
+        return known[1] if tensor.grad_fn is None and known is not None and known[0]() is tensor else tensor.grad_fn
+
+    def traces_of(self, tensors: list[torch.Tensor]) -> tuple[Trace, ...]:
+        """Return what is known to stand for some tensors, of those without a gradient."""
+        makers = [self.maker_of(tensor) for tensor in tensors]
+        return tuple([maker for maker in makers if isinstance(maker, Trace)])
 
     def trace(self, tensor: torch.Tensor) -> Trace:
         """Return what stands for a tensor that needs no gradient."""

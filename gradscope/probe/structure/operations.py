@@ -103,6 +103,9 @@ _NAMES: dict[Effect, str] = {
     Effect.OPAQUE: "DifferentiableGraph",
     Effect.LEAF: "AccumulateGrad",
 }
+CHECKPOINT = "CheckpointFunction"
+"""The autograd function of re-entrant activation checkpointing."""
+
 _EFFECTS = {name: effect for effect, names in _NAMES.items() for name in names.split()}
 _TAIL = re.compile(r"Backward(Automatic)?\d*$")
 _NUMBER = re.compile(r"\d+$")

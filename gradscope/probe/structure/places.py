@@ -16,6 +16,8 @@ class Span(NamedTuple):
     start: int
     stop: int
     call: Call
+    returned: tuple[Trace, ...] = ()
+    """What stands for the tensors that it returned without a gradient."""
 
 
 class Places:
@@ -36,6 +38,9 @@ class Places:
                 node = standing.get((edge.node, edge.output_nr), graph.index.get(edge.node))
                 if node is not None:
                     self.returned.setdefault((node, edge.output_nr), []).append(span.call)
+            for trace in span.returned:
+                if trace in graph.index:
+                    self.returned.setdefault((graph.index[trace], 0), []).append(span.call)
 
     def owner(self, node: int) -> Call | None:
         """Return the innermost call a node ran in."""

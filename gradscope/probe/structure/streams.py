@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -11,7 +11,9 @@ from torch import nn
 
 from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.analysis import analyse, attach
+from gradscope.probe.structure.confessions import of_repeats
 from gradscope.probe.structure.flows import Flows
+from gradscope.probe.structure.repeats import Repeats
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Handle, Rows
@@ -65,6 +67,8 @@ class StreamWatch:
         self._model = model
         self._rows = rows
         self._previous = previous
+        self._repeats: Repeats | None = None
+        self._in_backward = ExitStack()
         self.lost = False
         """Whether the graph is not the one that it was taken to be, so that nothing can be said of this step."""
         known, settled = (None, False) if previous is None else (previous.known, previous.settled)
@@ -91,19 +95,42 @@ class StreamWatch:
         if self.flows is not None:
             self.flows.keep(retains)
             self.flows.listening = True
+        if self.structure is not None and self.flows is not None and self.recorder.notes.splices:
+            self._repeats = self._repeats or Repeats(self.structure, self.recorder, self.flows)
+            self._in_backward.enter_context(self._repeats.recorder)
+
+    @contextmanager
+    def nested_backward(self, roots: tuple[torch.Tensor, ...]) -> Iterator[None]:
+        """Listen to a pass that begins inside of the step's own, and see what it runs again.
+
+        Args:
+            roots: The tensors that it starts from.
+        """
+        if self._repeats is None:
+            yield
+            return
+        with torch._C.DisableTorchFunction():
+            self._repeats.listen(roots)
+        with self._repeats.recorder:  # torch takes the mode off while it runs a function that the mode has seen
+            yield
 
     def after_backward(self) -> None:
         """Stop listening until the next backward pass, and measure what is still open."""
+        self._in_backward.close()
         if self.flows is not None:
             self.flows.finish()
             self.flows.listening = False
 
     def close(self) -> None:
         """Take off every hook and let go of the graph; the numbers stay."""
+        self._in_backward.close()
         if self.flows is not None:
             self.flows.finish()
             self.flows.remove()
         if self.structure is not None:
+            if self._repeats is not None:
+                self.structure.confessions += of_repeats(self._repeats.missed())
+                self._repeats = None
             self.structure.release()
 
     def site_numbers(self) -> list[SiteNumbers]:
@@ -121,8 +148,10 @@ class StreamWatch:
         assert self.structure is not None
         assert self.flows is not None
         found = []
-        for station, grad in zip(self.structure.stations, self.flows.stations, strict=True):
-            site = self.structure.sites[station.site] if station.site is not None else None
-            forward = site.forward_handles()[2] if site is not None and station.is_sum else None
+        for station, seen in zip(self.structure.stations, self.flows.stations, strict=True):
+            forward, grad = None, seen
+            if station.site is not None and station.is_sum:
+                forward = self.structure.sites[station.site].forward_handles()[2]
+                grad = self.flows.sites[station.site].grad if station.node is None else seen
             found.append(StationNumbers(station.num_elements, forward, grad))
         return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
 
 from gradscope.probe.structure.operations import operation
+from gradscope.probe.structure.trace import Trace
 
 
 def tensors_among(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
@@ -27,19 +28,52 @@ def is_number(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def terms_in(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that are summed, by their position among the autograd node's inputs."""
+def terms_in(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], maker_of: Callable[[torch.Tensor], Any]
+) -> list[torch.Tensor]:
+    """Return the tensors that are summed, by their position among the autograd node's inputs.
+
+    Args:
+        name: The function's name.
+        args: What it is given.
+        kwargs: What it is given by name.
+        maker_of: Returns the autograd node or the trace that a tensor comes from.
+    """
     if name in {"cat", "concat", "concatenate", "hstack"}:
         items = args[0] if args else kwargs.get("tensors", ())
         return [item for item in items if isinstance(item, torch.Tensor)] if isinstance(items, tuple | list) else []
     if name in {"sum", "mean"}:
-        return _stacked(args, kwargs)
+        return _stacked(args, kwargs, maker_of)
     if adds_in_places(name):
         named = [kwargs[key] for key in ("input", "source", "src", "values") if key in kwargs]
         tensors = [item for item in (*args[:1], *args[2:], *named) if isinstance(item, torch.Tensor)]
         return [tensors[0], tensors[-1]] if len(tensors) > 1 else tensors
     named = [kwargs[key] for key in ("input", "other", "end", "tensor1", "tensor2") if key in kwargs]
     return [item for item in (*args, *named) if isinstance(item, torch.Tensor)]
+
+
+_POSITIONS = {
+    "cat": {1: "dim"}, "concat": {1: "dim"}, "concatenate": {1: "dim"}, "index_put": {3: "accumulate"},
+    "index_put_": {3: "accumulate"}, "lerp": {2: "weight"}, "lerp_": {2: "weight"}, "mean": {1: "dim"},
+    "scatter_reduce": {4: "reduce"}, "scatter_reduce_": {4: "reduce"}, "stack": {1: "dim"}, "sum": {1: "dim"},
+}  # fmt: skip
+"""Where functions take a number that matters to what they add up; other numbers are given by name."""
+_ALONG_THE_FIRST = frozenset({"cat", "concat", "concatenate", "stack"})
+
+
+def numbers_given(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers that a function was given, by the names under which autograd saves them.
+
+    Example:
+        >>> numbers_given("sum", (torch.ones(2), -1), {}), numbers_given("add", (1, 2), {"alpha": 0.5})
+        ({'dim': (-1,)}, {'alpha': 0.5})
+    """
+    found: dict[str, Any] = {"dim": 0} if name in _ALONG_THE_FIRST else {}
+    found |= {key: value for key, value in kwargs.items() if not isinstance(value, torch.Tensor)}
+    found |= {key: args[i] for i, key in _POSITIONS.get(name, {}).items() if i < len(args)}
+    if name in {"mean", "sum"} and isinstance(found.get("dim"), int):
+        found["dim"] = (found["dim"],)
+    return found
 
 
 def adds_in_places(name: str) -> bool:
@@ -59,25 +93,41 @@ def alike(name: str, terms: list[torch.Tensor]) -> bool:
     return all(shape == first for shape in others)
 
 
-def _stacked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+def _stacked(
+    args: tuple[Any, ...], kwargs: dict[str, Any], maker_of: Callable[[torch.Tensor], Any]
+) -> list[torch.Tensor]:
     stacked = args[0] if args else kwargs.get("input")
     dim = kwargs.get("dim", kwargs.get("axis")) if len(args) == 1 else args[-1]
-    stack = _stack_behind(stacked.grad_fn) if isinstance(stacked, torch.Tensor) else None
+    stack = _stack_behind(maker_of(stacked)) if isinstance(stacked, torch.Tensor) else None
     if stack is None or not isinstance(stacked, torch.Tensor):
         return []
     dim = dim[0] if isinstance(dim, tuple | list) and len(dim) == 1 else dim
-    saved = getattr(stack, "_saved_dim", None)
+    saved = stack.saved.get("dim") if isinstance(stack, Trace) else getattr(stack, "_saved_dim", None)
     if not isinstance(dim, int) or not isinstance(saved, int) or dim % stacked.dim() != saved % stacked.dim():
         return []
     parts = list(stacked.unbind(dim))
-    return parts if len(parts) == len(stack.next_functions) else []
+    return parts if len(parts) == len(_sources(stack)) else []
 
 
 def _stack_behind(node: Any) -> Any:
     """Return the stack (or the tensors of one slice put next to each other) that a node makes, or weighs."""
-    if node is not None and operation(node.name()) == "Mul":
-        node = next((source for source, _ in node.next_functions if source is not None), None)
-    return node if node is not None and operation(node.name()) in {"Stack", "Cat"} else None
+    if _name_of(node) == "Mul":
+        node = next((source for source in _sources(node) if _name_of(source) in _STACKS), None)
+    return node if _name_of(node) in _STACKS else None
+
+
+_STACKS = frozenset({"Stack", "Cat"})
+
+
+def _name_of(node: Any) -> str:
+    return "" if node is None else node.name if isinstance(node, Trace) else operation(node.name())
+
+
+def _sources(node: Any) -> list[Any]:
+    """The nodes and traces that went into one; None for tensors that autograd does not know."""
+    if isinstance(node, Trace):
+        return [item[0] if isinstance(item, tuple) else item for item in node.inputs]
+    return [source for source, _ in node.next_functions]
 
 
 _WITH_WEIGHT = 3

@@ -121,7 +121,7 @@ def _lerp(graph: Graph, node: int) -> list[Term]:
         return []
     # Only the overload with a number (LerpBackward0) is asked for it: the other would have to unpack a tensor.
     shown = shown_by(graph.nodes[node])
-    tells = not isinstance(shown, Trace) and shown.name().endswith("0")
+    tells = isinstance(shown, Trace) or shown.name().endswith("0")
     weight = graph.saved(node, "weight") if tells else None
     weight = float(weight) if isinstance(weight, int | float) else None
     gate = data.get(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from gradscope.probe.watching.calls import Call
@@ -18,13 +20,14 @@ class Trace:
         inputs: What went in: Trace objects or (node, output number) pairs; None for what is not known.
         sequence: Where it ran: just before the autograd node that had this sequence number next.
         shape: The shape of what came out.
+        saved: The numbers it was given, by the names under which autograd saves them.
         call: The module call it ran in.
         raw: No gradient reaches it: neither it nor anything it was computed from needs one.
         stripped: Its raw stand-in, once that was made.
         twin: The autograd node of a repetition that shows what it did (TorchScript).
     """
 
-    __slots__ = ("call", "inputs", "name", "raw", "sequence", "shape", "stripped", "twin")
+    __slots__ = ("call", "inputs", "name", "raw", "saved", "sequence", "shape", "stripped", "twin")
 
     def __init__(
         self,
@@ -34,9 +37,11 @@ class Trace:
         shape: tuple[int, ...],
         call: Call | None = None,
         twin: Any = None,
+        saved: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.call = call
         self.twin = twin
+        self.saved = saved
         self.raw: bool = all(isinstance(item, Trace) and item.raw for item in inputs if item is not None)
         self.stripped: Trace | None = None
         self.name = name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +32,10 @@ class BackwardListener:
 
     def started(self, backward: Backward) -> Any:
         """Run before the first node; the graph is still whole."""
+
+    def nested(self, _roots: tuple[torch.Tensor, ...]) -> AbstractContextManager[Any]:
+        """Return what to be in during a pass that begins inside of another one (re-entrant checkpointing)."""
+        return nullcontext()
 
     def ended(self, token: Any, result: Any) -> None:
         """Run after the last node, also when the pass raised (`result` is None then)."""
@@ -72,8 +76,11 @@ def alone() -> Iterator[None]:
 
 def _run(roots: Any, *args: Any, **kwargs: Any) -> Any:
     """Stand in for the one function through which `backward()` and `grad()` enter the engine."""
-    if not _listeners or torch._C._current_graph_task_id() != -1:
-        return _original(roots, *args, **kwargs)
+    if torch._C._current_graph_task_id() != -1:
+        with ExitStack() as stack:
+            for listener in _listeners:
+                stack.enter_context(listener.nested(tuple(root for root in roots if isinstance(root, torch.Tensor))))
+            return _original(roots, *args, **kwargs)
     backward = _describe(roots, args, kwargs)
     tokens = [(listener, listener.started(backward)) for listener in _listeners]
     result = None

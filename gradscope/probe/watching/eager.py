@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -60,6 +60,29 @@ def eagerly(model: nn.Module) -> Iterator[None]:
             vars(wrapper)["forward"] = forward
         if sys.getrecursionlimit() == limit + _EXTRA_FRAMES:
             sys.setrecursionlimit(limit)
+
+
+@contextmanager
+def without_reentry() -> Iterator[None]:
+    """Run what is wrapped in re-entrant activation checkpointing as if it were not: a graph that can be looked into."""
+    checkpointing: Any = sys.modules.get("torch.utils.checkpoint")
+    if checkpointing is None:
+        yield
+        return
+    function = checkpointing.CheckpointFunction
+    checkpointing.CheckpointFunction = _Unwrapped
+    try:
+        yield
+    finally:
+        checkpointing.CheckpointFunction = function
+
+
+class _Unwrapped:
+    """Stands in for the autograd function of re-entrant checkpointing."""
+
+    @staticmethod
+    def apply(function: Callable[..., Any], _keeps_random_state: bool, *args: Any) -> Any:
+        return function(*args)
 
 
 def compiled_modules(model: nn.Module) -> list[str]:

@@ -1,0 +1,124 @@
+"""Re-entrant activation checkpointing: the gradients of additions are read where the backward runs segments again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import gradscope
+
+D, BLOCKS = 8, 3
+SAME = {
+    "sites": ["name", "kind", "placement", "skip_scale", "branch_scale"],
+    "stream": ["name", "kind", "site"],
+}
+FLOWS = ["grad_norm", "skip_grad_norm", "branch_grad_norm", "cosine"]
+Run = Callable[[nn.Module, torch.Tensor], torch.Tensor]
+
+
+class Block(nn.Module):
+    """Two additions, one of them gated and dropped out, with scalars added on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(D), nn.LayerNorm(D)
+        self.a, self.b = nn.Linear(D, D), nn.Linear(D, D)
+        self.gate = nn.Parameter(torch.tensor(0.7))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.gate * F.dropout(self.a(self.first(x) + 1.0), 0.2)
+        return torch.stack([x, 0.5 * F.gelu(self.b(self.second(x)))]).sum(0)
+
+
+class Stack(nn.Module):
+    """Blocks that run as told."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.inp, self.out = nn.Linear(5, D), nn.Linear(D, 3)
+        self.blocks = nn.ModuleList(Block() for _ in range(BLOCKS))
+        self.run = run
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.inp(x)
+        for block in self.blocks:
+            x = self.run(block, x)
+        return self.out(x)
+
+
+def plainly(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return block(x)
+
+
+def again(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return checkpoint(block, x, use_reentrant=True)
+
+
+def partly(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """The first addition is outside of what is checkpointed, its branch inside; the gate stays outside as well."""
+    x = x + block.gate * checkpoint(lambda h: F.dropout(block.a(block.first(h) + 1.0), 0.2), x, use_reentrant=True)
+    return checkpoint(
+        lambda h: torch.stack([h, 0.5 * F.gelu(block.b(block.second(h)))]).sum(0), x, use_reentrant=True
+    )
+
+
+def nested(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return checkpoint(lambda h: again(block, h), x, use_reentrant=True)
+
+
+def inspected(run: Run) -> dict[str, pd.DataFrame]:
+    torch.manual_seed(0)
+    model = Stack(run)
+    x = torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(1))
+    return gradscope.inspect(model, (x,), seed=0).recording.to_frames()
+
+
+@pytest.mark.parametrize("run", [again, nested])
+def test_every_number_is_that_of_the_plain_run(run: Run) -> None:
+    bare, seen = inspected(plainly), inspected(run)
+    assert len(bare["sites"]) == 2 * BLOCKS
+    assert bare["site_stats"][FLOWS].notna().all(axis=None)
+    for table, columns in SAME.items():
+        pd.testing.assert_frame_equal(seen[table][columns], bare[table][columns])
+    pd.testing.assert_frame_equal(seen["site_stats"], bare["site_stats"], check_exact=True)
+    pd.testing.assert_frame_equal(seen["stream_stats"], bare["stream_stats"], check_exact=True)
+    assert seen["confessions"].empty
+    anisotropy = [f["observations"].query("metric == 'jacobian_anisotropy'")["value"].iloc[0] for f in (bare, seen)]
+    assert anisotropy[0] == anisotropy[1]
+
+
+def test_what_is_missed_is_named() -> None:
+    seen = inspected(partly)
+    stats = seen["site_stats"][seen["site_stats"].step == 0]
+    without = seen["sites"].loc[stats["branch_grad_norm"].isna().to_numpy(), "name"].tolist()
+    assert without == [f"+ blocks.{i}.a" for i in range(BLOCKS)]
+    assert f"the branch's gradient alone at {', '.join(without)}" in seen["confessions"]["what"].tolist()
+
+
+def test_a_graph_that_is_gone_through_twice() -> None:
+    """The segments run again in each pass; what passes is added up."""
+
+    def stats(run: Run) -> pd.DataFrame:
+        torch.manual_seed(0)
+        model = Stack(run)
+        x = torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(1))
+        with gradscope.watch(model) as watch:
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(2):
+                torch.manual_seed(3)
+                loss = model(x).square().mean()
+                loss.backward(retain_graph=True)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return watch.recording.to_frames()["site_stats"]
+
+    bare, seen = stats(plainly), stats(again)
+    assert bare["branch_grad_norm"].notna().all()
+    pd.testing.assert_frame_equal(seen, bare, rtol=1e-6)
