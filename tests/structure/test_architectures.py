@@ -208,6 +208,21 @@ def test_norm_between_stages_is_not_behind_the_block_before_it() -> None:
     assert {site.placement for site in structure.sites} == {"none"}
 
 
+@pytest.mark.parametrize(("ends", "placement"), [(nn.LayerNorm, "output"), (nn.Identity, "none")])
+def test_final_norm_is_not_behind_the_last_of_two_blocks(ends: Callable[[int], nn.Module], placement: str) -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.f = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 8))
+            self.norm = ends(8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.norm(self.f(x))
+
+    net = nn.Sequential(nn.Linear(8, 8), Block(), Block(), nn.LayerNorm(8), nn.Linear(8, 3))
+    assert [site.placement for site in structure_of(net, torch.randn(3, 8)).sites] == [placement] * 2
+
+
 def test_norms_written_by_hand_are_norms() -> None:
     """And their weight at the end of a branch is no layer scale."""
     structure = structure_of(nn.Sequential(nn.Embedding(9, D), Gemma(), Gemma(), nn.Linear(D, 3)), torch.arange(6))

@@ -153,7 +153,8 @@ def describe(
 def _settle_placements(sites: list[Site]) -> None:
     """Take the norm behind the last block of a stage for what it is, where the other blocks have none behind them.
 
-    It belongs to the layer that leads on to the next stage (ConvNeXt) or out of the network.
+    It belongs to the layer that leads on to the next stage (ConvNeXt) or out of the network (OLMo 2); of two blocks the
+    one with another behind it shows which.
     """
     series: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
@@ -161,7 +162,7 @@ def _settle_placements(sites: list[Site]) -> None:
     for alike in series.values():
         counts = Counter(site.placement for site in alike)
         usual = max(("none", "output"), key=counts.__getitem__)
-        if counts[usual] > counts["post"]:
+        if counts[usual] >= counts["post"] > 0:
             for site in alike:
                 site.placement = usual if site.placement == "post" else site.placement
 
