@@ -45,14 +45,16 @@ def branch_scaling(graph: Graph, residual: Residual, factor_of: FactorOf) -> Sca
     scale = term.scale
     gated = term.gate is not None
     tensor = term.tensors[0]
+    made_up_for: set[int] = set()
     while tensor != residual.join:
         node = tensor[0]
         data = _data(graph, node)
         effect = graph.effects[node]
         if effect is Effect.SCALE and len(data) == 1 and graph.names[node] != "Rsub":
             if not _affine_of_norm(graph, node, data[0]):
-                factor = constant_of(graph, node, factor_of)
+                factor = 1.0 if node in made_up_for else constant_of(graph, node, factor_of)
                 scale = None if scale is None or factor is None else scale * abs(factor)
+                made_up_for |= _made_up_for(graph, node, data[0], factor_of)
         elif graph.names[node] == "Mul" and len(data) > 1:
             value = _gate_of(graph, data)
             if value is None:
@@ -63,6 +65,12 @@ def branch_scaling(graph: Graph, residual: Residual, factor_of: FactorOf) -> Sca
             break
         tensor = data[0]
     return Scaling(None if gated else scale, gated)
+
+
+def _made_up_for(graph: Graph, node: int, source: Tensor, factor_of: FactorOf) -> set[int]:
+    """Return the division by the share of samples that are kept, in front of the product that drops the others."""
+    factor = factor_of(node)
+    return {source[0]} if factor is not None and factor.keeps and graph.names[source[0]] == "Div" else set()
 
 
 _HANDING_ON = frozenset({Effect.HAND_ON})

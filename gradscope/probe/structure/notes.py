@@ -40,11 +40,17 @@ def _scales_data(tensors: list[torch.Tensor]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What a product multiplied by, where that has no gradient: a number, or None for a tensor (a mask)."""
+    """What a product multiplied by, where that has no gradient.
+
+    Attributes:
+        value: The number; None for a tensor of several.
+        elementwise: The factor has an element for each element: a mask, not a scale.
+        keeps: It keeps some samples and drops the others (stochastic depth): on average a factor of one.
+    """
 
     value: float | None
     elementwise: bool = False
-    """The factor has an element for each element: a mask, not a scale."""
+    keeps: bool = False
 
 
 class Notes:
@@ -147,7 +153,7 @@ class Notes:
                 value = (1.0 / factor if factor else None) if name in DIVISIONS else float(factor)
                 self.factors[sequence] = Factor(value)
             elif isinstance(factor, torch.Tensor) and not factor.requires_grad:
-                self.factors[sequence] = Factor(None, factor.numel() == result.numel())
+                self.factors[sequence] = _factor(factor, result)
 
     def _note_trace(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, call: Call | None
@@ -220,6 +226,16 @@ class Notes:
 
     def _remember(self, tensor: torch.Tensor, trace: Trace) -> None:
         self._traces[id(tensor)] = (weakref.ref(tensor), trace)
+
+
+def _factor(factor: torch.Tensor, result: torch.Tensor) -> Factor:
+    """Say what a tensor without a gradient multiplies by."""
+    plain = type(factor) is torch.Tensor and not (factor.is_meta or factor.is_complex()) and factor.dim() > 1
+    if plain and 1 < factor.numel() == len(factor) == len(result):
+        kept = {float(value) for value in factor.flatten().tolist()} - {0.0}
+        if len(kept) <= 1:
+            return Factor(1.0, keeps=True)
+    return Factor(None, factor.numel() == result.numel())
 
 
 def sequence_now() -> int:
