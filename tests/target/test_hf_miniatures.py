@@ -9,7 +9,7 @@ from torch import nn
 
 from gradscope.errors import MissingLibraryError
 from gradscope.target.hf.guesses import feeds_several, guesses
-from gradscope.target.hf.heads import _has_forward
+from gradscope.target.hf.heads import can_run
 from gradscope.target.hf.names import named
 from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import UNCHANGED, tiny
@@ -191,12 +191,12 @@ def test_a_library_that_a_model_cannot_be_built_without_is_named() -> None:
     assert isinstance(error, MissingLibraryError)
     assert "needs natten" in str(error)
     assert "default configuration raised KeyError" in str(_unbuildable("made-up", "hf:made-up", KeyError("width")))
-    assert "no model class" in str(_unbuildable("made-up", "hf:made-up", None))
+    assert "no model for" in str(_unbuildable("made-up", "hf:made-up", None))
 
 
 def test_a_class_that_only_holds_parts_is_not_called() -> None:
-    assert _has_forward(nn.Linear)
-    assert not _has_forward(type("Holder", (nn.Module,), {}))
+    assert can_run(nn.Linear)
+    assert not can_run(type("Holder", (nn.Module,), {}))
 
 
 def test_what_a_chunk_sees_beside_itself_stays_shorter_than_the_chunk() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -19,23 +20,22 @@ HEADS = (
     "UNIVERSAL_SEGMENTATION", "KEYPOINT_DETECTION", "TEXT_TO_SPECTROGRAM", "PRETRAINING", "MASKED_IMAGE_MODELING",
 )  # fmt: skip
 """The libraries' lists of classes by task, those whose loss uses most of a model first."""
+BUILT_IN_DOCS = re.compile(r"^>>> model = (\w+)\((?:config=)?config", re.MULTILINE)
+"""The model that the documentation of a configuration builds from it."""
 
 
 def classes_of(model_type: str, config_class: type) -> list[type]:
     """Return the model classes of a type, best first.
 
-    Those that compute a loss come first, then the bare model, then what else its file makes public, then its parts.
+    Those that compute a loss come first, then the bare model, then what else its file makes public, then its parts,
+    then what its documentation builds from it.
 
     Raises:
         MissingLibraryError: If the file of the models needs a library that is not installed.
     """
-    from transformers.models.auto import modeling_auto
-
-    names = [name for head in HEADS for name in _names(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", model_type)]
-    names += _names(modeling_auto, "MODEL_MAPPING_NAMES", model_type)
     module = _models_beside(config_class)
-    listed = [cls for name in names if (cls := _class_named(name, module)) is not None]
-    found = [cls for cls in listed if _has_forward(cls)]
+    listed = _listed(model_type, module)
+    found = [cls for cls in listed if can_run(cls)]
     defined = [
         value
         for value in vars(module).values()
@@ -48,7 +48,31 @@ def classes_of(model_type: str, config_class: type) -> list[type]:
     own = [cls for cls in defined if getattr(cls, "config_class", None) is config_class]
     own.sort(key=lambda cls: cls.__name__ not in public)
     parts = [] if listed or own else [cls for cls in reversed(defined) if _is_made_from(cls, config_class)]
-    return sorted(dict.fromkeys([*found, *own, *parts]), key=lambda cls: not _is_contrastive(cls))
+    told = [] if found or own or parts else _documented(config_class, module)
+    return sorted(dict.fromkeys([*found, *own, *parts, *told]), key=lambda cls: not _is_contrastive(cls))
+
+
+def holders_of(model_type: str, config_class: type) -> list[type]:
+    """Return the models of a type that cannot be called, and only hold the parts that others call."""
+    module = _models_beside(config_class)
+    own = [value for value in vars(module).values() if getattr(value, "config_class", None) is config_class]
+    return [cls for cls in dict.fromkeys([*_listed(model_type, module), *own]) if not can_run(cls)]
+
+
+def _listed(model_type: str, module: Any) -> list[Any]:
+    """Return the classes that the library lists for a type, by task."""
+    from transformers.models.auto import modeling_auto
+
+    names = [name for head in HEADS for name in _names(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", model_type)]
+    names += _names(modeling_auto, "MODEL_MAPPING_NAMES", model_type)
+    return [cls for name in names if (cls := _class_named(name, module)) is not None]
+
+
+def _documented(config_class: type, module: Any) -> list[Any]:
+    """Return the models that the documentation of a configuration builds from it."""
+    names = BUILT_IN_DOCS.findall(inspect.getdoc(config_class) or "")
+    classes = (_class_named(name, module) for name in names)
+    return [cls for cls in classes if isinstance(cls, type) and issubclass(cls, nn.Module) and can_run(cls)]
 
 
 def _models_beside(config_class: type) -> Any:
@@ -72,8 +96,8 @@ def _class_named(name: str, module: Any) -> Any:
     return getattr(module, name, None) or getattr(transformers, name, None)
 
 
-def _has_forward(cls: Any) -> bool:
-    """Whether a class can be called; some only hold the parts that others call."""
+def can_run(cls: Any) -> bool:
+    """Whether a module of a class can be called; some only hold the parts that others call."""
     return getattr(cls, "forward", None) is not nn.Module.forward
 
 

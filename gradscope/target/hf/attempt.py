@@ -1,0 +1,98 @@
+"""One attempt at a model of a type: a class, a size, and whether inputs go through it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from gradscope.errors import InputsError
+from gradscope.target.hf.guesses import feeds_several, guesses
+from gradscope.target.hf.shrink import IN_STEP, SMALL, UNCHANGED
+from gradscope.target.infer.first import first_candidates
+from gradscope.target.infer.hints import read_hints
+from gradscope.target.infer.scratch import scratch_copy
+from gradscope.target.infer.search import Inferred, search_inputs
+
+MOST_PARAMETERS = 300_000_000
+"""More than that, with widths kept, is too much for a step of a second."""
+MOST_SECONDS_EACH = 8.0
+"""Processor time spent on the inputs of each class and size."""
+SIZES = {SMALL: "in miniature", IN_STEP: "with few layers, all widths divided alike", UNCHANGED: "in full size"}
+"""What the levels are called."""
+BLIND_COST = 0.5
+"""Cost of guesses from the layers alone against those from the signature and the configuration."""
+MOST_TRIALS = 60
+"""Forwards tried for each class: a tiny model takes milliseconds."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A model that was built from the seed, with inputs if any were found.
+
+    Attributes:
+        model: The model.
+        inferred: A batch it takes; None where none was found.
+        notes: What the user should know.
+    """
+
+    model: nn.Module
+    inferred: Inferred | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A class, how far to shrink it, and whether inputs may leave a part of it idle."""
+
+    cls: Any
+    level: int
+    partial: bool
+
+
+def is_large(cls: Any, config: Any) -> bool:
+    """Whether a model has more parameters than an example should; counted without making them."""
+    try:
+        with torch.device("meta"):
+            count: int = sum(parameter.numel() for parameter in cls(config).parameters())
+            return count > MOST_PARAMETERS
+    except Exception:  # some constructors compute with their parameters, which this device cannot
+        return False
+
+
+def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | None:
+    """Look for inputs without a trace in the random numbers that come after."""
+    states = torch.get_rng_state(), random.getstate()
+    inferred = _try(model, attempt, config, label)
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    return inferred
+
+
+def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | None:
+    scratch = scratch_copy(model)
+    if scratch is None:
+        return None
+    fresh: Callable[[], nn.Module | None] = lambda: scratch  # noqa: E731  # BatchNorm's statistics do not matter here
+    first = guesses(attempt.cls, config, partial=attempt.partial)
+    if attempt.partial or not feeds_several(attempt.cls):
+        shapes = ((BLIND_COST + cost, guess) for cost, guess in first_candidates(scratch, read_hints(scratch)))
+        first = itertools.chain(first, shapes)
+    try:
+        return search_inputs(scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH)
+    except InputsError:
+        return None
+
+
+def note_of(attempt: Attempt, model_type: str) -> str:
+    """Say what was built."""
+    level = attempt.level
+    size = SIZES.get(level, "with few layers and experts")
+    idle = "; no inputs were found that use all of it" if attempt.partial else ""
+    name = attempt.cls.__name__
+    return f"{name} from the default configuration of {model_type}, {size}{idle}; -a key=value changes it."

@@ -1,0 +1,65 @@
+"""Settle on a part of a composite model where the whole cannot be run, or where a type is only ever a part."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, is_large
+from gradscope.target.hf.guesses import feeds_several
+from gradscope.target.hf.heads import classes_of, holders_of
+from gradscope.target.hf.parts import default_of, made_from, owners_of, running_alone
+from gradscope.target.hf.repair import built
+from gradscope.target.hf.shrink import SMALL, tiny
+
+MOST_PARTS = 3
+"""Parts of a composite that are tried."""
+
+
+def settled_part(config_class: Any, given: Mapping[str, Any], label: str, whole: Settled | None) -> Settled | None:
+    """Settle on a part of a composite that runs alone; None where there is none."""
+    for model, why, wanted in _wholes(config_class, given, whole):
+        parts = running_alone(model) if wanted is None else made_from(model, wanted)
+        for name, part in itertools.islice(parts, MOST_PARTS):
+            frozen = ""
+            if not any(parameter.requires_grad for parameter in part.parameters()):  # the whole trains without it
+                part.requires_grad_(True)
+                frozen = ", and freezes it"
+            for partial in (False, True) if feeds_several(type(part)) else (False,):
+                attempt = Attempt(type(part), SMALL, partial)
+                inferred = inputs_of(part, attempt, getattr(part, "config", model.config), label)
+                if inferred is not None:
+                    note = f"{type(part).__name__}, {name} of {type(model).__name__} in miniature: {why}{frozen}."
+                    return Settled(part, inferred, (note,))
+    return None
+
+
+def _wholes(
+    config_class: Any, given: Mapping[str, Any], whole: Settled | None
+) -> Iterator[tuple[nn.Module, str, type | None]]:
+    """Yield models that hold what a type has, why a part of them is taken, and what the part was made from."""
+    if whole is not None:
+        yield whole.model, "no inputs were found for the whole", None
+        return
+    for cls in holders_of(config_class.model_type, config_class):
+        if (model := _miniature(cls, config_class, given)) is not None:
+            yield model, "the whole has no forward", None
+    for owner, key in owners_of(config_class):
+        inner: dict[str, Any] = {f"{key}.{name}": value for name, value in given.items()}
+        if getattr(default_of(owner), key, None) is None:  # left out by default
+            inner = {key: tiny(config_class, given)}
+        for cls in classes_of(owner.model_type, owner)[:1]:
+            if (model := _miniature(cls, owner, inner)) is not None:
+                yield model, "the type is a part of it", config_class
+
+
+def _miniature(cls: Any, config_class: Any, given: Mapping[str, Any]) -> nn.Module | None:
+    """Return a small model of a class; None where its configuration does not fit, or is large all the same."""
+    try:
+        config = tiny(config_class, given)
+        return None if is_large(cls, config) else built(cls, config)
+    except Exception:  # a configuration that does not fit raises anything
+        return None
