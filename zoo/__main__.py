@@ -78,9 +78,7 @@ def _write(
     """Write what came out into the committed table: rows of architectures that were not looked at stay."""
     latest = before | {row.target: row for row in rows}
     merged = [
-        replace(latest[entry.target], expected="" if entry.expected is None else str(entry.expected))
-        for entry in catalogue
-        if entry.target in latest
+        replace(latest[entry.target], **table.by_hand(entry)) for entry in catalogue if entry.target in latest
     ]
     table.write(merged)
     summary.write_page(merged, catalogue, known)

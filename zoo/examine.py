@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gradscope.target import load
 from gradscope.target.subject import Subject
 from zoo.catalog import Entry
 from zoo.limits import time_limit
-from zoo.table import QUICK, QUICK_CPU_S, SLOW, Row
+from zoo.table import QUICK, QUICK_CPU_S, SLOW, Row, by_hand, cell
 
 HIDDEN_CHARACTERS = 200
 """How much of the list of what could not be seen goes into the table."""
@@ -42,8 +42,7 @@ def examine(entry: Entry, num_steps: int, limit_s: float) -> Row:
         except Exception as error:  # whatever a library raises is a row of the table
             runs = f"{type(error).__name__}: {error}".splitlines()[0][:160]
     pace = QUICK if time.process_time() - start <= QUICK_CPU_S else SLOW
-    expected = "" if entry.expected is None else str(entry.expected)
-    return Row(entry.target, runs, expected=expected, pace=pace, **found)
+    return Row(entry.target, runs, pace=pace, **by_hand(entry), **found)
 
 
 def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
@@ -54,15 +53,21 @@ def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
     if num_steps < whole and diagnosis.verdict != "will-train":
         recording, diagnosis = _judged(subject, whole)  # a verdict counts as `gradscope inspect` gives it
     sites = list(recording.rows("sites"))
-    kinds = Counter(str(site["kind"]) for site in sites)
+    counted = [site for site in sites if site["counted"]]
     return {
         "unchanged": "yes" if unchanged else "no",
-        "found": str(sum(bool(site["counted"]) for site in sites)),
-        "kinds": " ".join(f"{kind}:{count}" for kind, count in sorted(kinds.items())),
+        "found": str(len(counted)),
+        "kinds": cell(Counter(map(_kind, sites))),
+        "placements": cell(Counter(str(site["placement"]) for site in counted)),
         "verdict": diagnosis.verdict,
         "errors": " ".join(sorted({f.code for f in diagnosis.findings if f.severity == "error"})),
         "hidden": "; ".join(str(row["what"]) for row in recording.rows("confessions"))[:HIDDEN_CHARACTERS],
     }
+
+
+def _kind(site: Mapping[str, Any]) -> str:
+    """The kind as the table names it: what adds to a state that is carried through time is counted nowhere."""
+    return str(site["kind"]) if site["counted"] or site["kind"] == "concat" else "recurrent"
 
 
 def _judged(subject: Subject, num_steps: int) -> tuple[Recording, Diagnosis]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from zoo.catalog import Entry
 from zoo.limits import LIMIT_S, limit_memory
-from zoo.table import Row
+from zoo.table import Row, by_hand
 
 PRELOADED = ["torch", "torchvision", "timm", "transformers", "zoo.examine"]
 """What the processes are forked with. Each architecture gets one of its own: what one leaves in memory, or breaks by
@@ -28,8 +28,7 @@ def rows(chosen: list[Entry], num_steps: int, jobs: int, limit_s: float = LIMIT_
             try:
                 yield result.get(timeout=LOST_S)
             except multiprocessing.TimeoutError:
-                expected = "" if entry.expected is None else str(entry.expected)
-                yield Row(entry.target, f"its process was lost: no answer within {LOST_S:.0f} s", expected=expected)
+                yield Row(entry.target, f"its process was lost: no answer within {LOST_S:.0f} s", **by_hand(entry))
 
 
 def _examine(entry: Entry, num_steps: int, limit_s: float) -> Row:

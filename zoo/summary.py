@@ -25,6 +25,7 @@ def lines(rows: list[Row]) -> str:
         f"{total.unchanged} of {total.run} with unchanged gradients; "
         f"{total.expected - total.missed} of {total.expected} residual additions counted by hand found "
         f"in {total.counted} architectures, {total.extra} false; "
+        f"{'; '.join(_agreement(rows))}; "
         f"{total.alarms} with a false alarm"
     )
 
@@ -49,6 +50,8 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             "random weights and made-up inputs. `make zoo ZOO_ARGS=--write` makes this page and",
             "[zoo/results.csv](../zoo/results.csv), one row per architecture. The counts to compare with are read from",
             "the libraries' sources; [zoo/catalog.csv](../zoo/catalog.csv) names file and expression for each.",
+            "Where it names them too, kinds and placements (as in [residual-additions.md](residual-additions.md)) are",
+            f"compared as well: {'; '.join(_agreement(rows))}.",
             f"Of {len(rows)} architectures, {num_given} are given a factory argument, for fewer blocks or a size.",
             *([f"The catalogue lists {num_waiting} more, which `--new --write` adds."] if num_waiting else []),
             f"Measured on {_commits(rows)}; the last column of results.csv says which row is from which.",
@@ -66,6 +69,17 @@ def page(rows: list[Row], catalogue: Iterable[Entry], known: Known) -> str:
             *_section("Does not run", "| target | reason |", "|---|---|", stopped),
         ]
     )
+
+
+def _agreement(rows: list[Row]) -> list[str]:
+    """Say of how many architectures kinds and placements were read by hand, and how many additions agree."""
+    said = []
+    for column, noun in (("kinds", "kind"), ("placements", "placement")):
+        pairs = [row.split()[column] for row in rows if row.ran and column in row.split()]
+        agree = sum((seen & read).total() for seen, read in pairs)
+        labelled = sum(read.total() for _, read in pairs)
+        said.append(f"{agree} of {labelled} additions in {len(pairs)} architectures have the {noun} that was read")
+    return said
 
 
 def _commits(rows: list[Row]) -> str:

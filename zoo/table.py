@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from zoo.catalog import FOLDER
+from zoo.catalog import FOLDER, Entry, counts
 
 RESULTS = FOLDER / "results.csv"
 KNOWN = FOLDER / "known_faults.csv"
 QUICK, SLOW = "quick", "slow"
+UNCOUNTED = ("concat", "recurrent")
+"""What the column of kinds also lists: sites that are no residual additions between layers."""
 QUICK_CPU_S = 12.0
 """Processor time up to which an architecture may be part of CI's sample."""
 
@@ -26,12 +29,15 @@ class Row:
         unchanged: "yes" if loss, gradients and buffers were bitwise those of the bare step, "no", or "".
         found: Residual additions found.
         expected: Residual additions counted by hand, "" where nobody did.
-        kinds: Kinds of the sites and their number.
+        kinds: Kinds of the sites and their number; "concat" and "recurrent" ones are no counted additions.
         verdict: The verdict.
         errors: Codes of error-level findings (false alarms: these are standard initialisations).
         hidden: What could not be seen, by name.
         pace: "quick" or "slow": whether CI's sample may hold it.
         commit: The commit it was measured on, with a "+" behind it where files differed from it.
+        expected_kinds: Kinds read by hand, "" where nobody did.
+        placements: Where the counted additions' blocks normalise, and their number; "" where it was not yet noted.
+        expected_placements: The same read by hand, "" where nobody did.
     """
 
     target: str
@@ -45,6 +51,9 @@ class Row:
     hidden: str = ""
     pace: str = SLOW
     commit: str = ""
+    expected_kinds: str = ""
+    placements: str = ""
+    expected_placements: str = ""
 
     @property
     def ran(self) -> bool:
@@ -60,9 +69,36 @@ class Row:
             found["unchanged"] = "gradients differ from the bare step"
         if self.expected and self.found != self.expected:
             found["found"] = f"{self.found} residual additions instead of {self.expected}"
+        for column, (seen, read) in self.split().items():
+            if seen != read:
+                found[column] = f"{column} {cell(seen)} instead of {cell(read)}"
         if self.errors:
             found["errors"] = f"false alarm {self.errors}"
         return found
+
+
+    def split(self) -> dict[str, tuple[Counter[str], Counter[str]]]:
+        """The counted additions by kind and by placement, as found and as read by hand, where both are known."""
+        pairs = {
+            "kinds": (self.kinds, self.expected_kinds),
+            "placements": (self.placements, self.expected_placements),
+        }
+        return {
+            column: (Counter({word: n for word, n in counts(seen).items() if word not in UNCOUNTED}), counts(read))
+            for column, (seen, read) in pairs.items()
+            if seen and read
+        }
+
+
+def by_hand(entry: Entry) -> dict[str, str]:
+    """Return the cells that say what was read by hand."""
+    expected = "" if entry.expected is None else str(entry.expected)
+    return {"expected": expected, "expected_kinds": entry.kinds, "expected_placements": entry.placements}
+
+
+def cell(split: Counter[str]) -> str:
+    """Return a cell such as "identity:5 projection:3"."""
+    return " ".join(f"{word}:{number}" for word, number in sorted(split.items()))
 
 
 def regressions(now: Row, before: Row | None, known: Iterable[str]) -> list[str]:

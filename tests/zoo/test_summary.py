@@ -23,6 +23,14 @@ def test_the_sums_are_those_of_the_rows() -> None:
     assert "1 with a false alarm" in said
 
 
+def test_the_agreement_with_what_was_read_is_counted_by_addition() -> None:
+    read = replace(RIGHT, expected_kinds="identity:8", placements="pre:7 none:1", expected_placements="pre:8")
+    other = replace(SHORT, kinds="concat:1 gated:2 identity:3", expected_kinds="gated:4 identity:4")
+    for said in (lines([read, other, OVER, STOPPED]), page([read, other, OVER, STOPPED], [], {})):
+        assert "13 of 16 additions in 2 architectures have the kind that was read" in said
+        assert "7 of 8 additions in 1 architectures have the placement that was read" in said
+
+
 def test_the_page_lists_what_is_wrong_with_its_reason_and_what_does_not_run() -> None:
     catalogue = [Entry(row.target, "f", {"depth": 2} if row is RIGHT else {}, None, "") for row in ROWS]
     text = page(ROWS, catalogue, {"timm:b": {"found": "a fused kernel"}})

@@ -29,6 +29,37 @@ def test_a_worse_cell_fails(now: Row, sentence: str) -> None:
     assert worse.startswith(sentence)
 
 
+READ = replace(
+    GOOD,
+    kinds="concat:2 identity:5 projection:3 recurrent:1",
+    expected_kinds="projection:3 identity:5",
+    placements="output:8",
+    expected_placements="output:8",
+)
+
+
+def test_kinds_and_placements_are_compared_with_what_was_read_by_hand() -> None:
+    assert READ.faults() == {}
+    wrong = replace(READ, kinds="identity:6 projection:2", placements="output:7 pre:1")
+    assert wrong.faults() == {
+        "kinds": "kinds identity:6 projection:2 instead of identity:5 projection:3",
+        "placements": "placements output:7 pre:1 instead of output:8",
+    }
+    assert len(regressions(wrong, READ, ())) == 2
+    assert regressions(wrong, wrong, ["kinds", "placements"]) == []
+
+
+def test_what_was_not_read_or_not_measured_yet_is_no_fault() -> None:
+    assert replace(READ, kinds="scaled:8", expected_kinds="").faults() == {}
+    assert replace(READ, placements="").faults() == {}
+
+
+def test_a_table_from_before_placements_were_noted_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text("target,runs,found\ntimm:a,yes,8\n")
+    assert read(path)["timm:a"] == Row("timm:a", "yes", found="8")
+
+
 def test_what_never_ran_may_go_on_not_running_but_must_be_right_once_it_does() -> None:
     assert regressions(STOPPED, STOPPED, ()) == []
     assert regressions(STOPPED, None, ()) != []
