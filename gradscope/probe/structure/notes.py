@@ -229,12 +229,14 @@ class Notes:
 
 
 def _factor(factor: torch.Tensor, result: torch.Tensor) -> Factor:
-    """Say what a tensor without a gradient multiplies by."""
+    """Say what a tensor without a gradient multiplies by; a mask of tokens or channels multiplies what stays by one."""
     plain = type(factor) is torch.Tensor and not (factor.is_meta or factor.is_complex()) and factor.dim() > 1
     if plain and 1 < factor.numel() == len(factor) == len(result):
         kept = {float(value) for value in factor.flatten().tolist()} - {0.0}
         if len(kept) <= 1:
             return Factor(1.0, keeps=True)
+    elif plain and 1 < factor.numel() < result.numel() and bool(((factor == 0) | (factor == 1)).all()):
+        return Factor(1.0)
     return Factor(None, factor.numel() == result.numel())
 
 
