@@ -19,8 +19,6 @@ from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import Inferred, search_inputs
 
-MOST_PARAMETERS = 300_000_000
-"""More than that, with widths kept, is too much for a step of a second."""
 MOST_SECONDS_EACH = 8.0
 """Processor time spent on the inputs of each class and size."""
 SIZES = {SMALL: "in miniature", IN_STEP: "with few layers, all widths divided alike", UNCHANGED: "in full size"}
@@ -53,16 +51,6 @@ class Attempt:
     cls: Any
     level: int
     partial: bool
-
-
-def is_large(cls: Any, config: Any) -> bool:
-    """Whether a model has more parameters than an example should; counted without making them."""
-    try:
-        with torch.device("meta"):
-            count: int = sum(parameter.numel() for parameter in cls(config).parameters())
-            return count > MOST_PARAMETERS
-    except Exception:  # some constructors compute with their parameters, which this device cannot
-        return False
 
 
 def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | None:

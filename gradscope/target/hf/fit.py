@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -141,9 +142,10 @@ def _sections_in(source: str) -> list[int]:
 def small_picture(config: Any) -> dict[str, Any]:
     """A picture of a few patches a side; a size in two numbers stays in two, and a strip keeps its shape."""
     size, patch = getattr(config, "image_size", None), _one_side(getattr(config, "patch_size", None))
-    side = _one_side(size)
-    if side is None:
-        return {}
+    side, count = _one_side(size), _one_side(constructor_values(config).get("num_patches"))
+    if side is None:  # a square number counts all patches, another one those of a side
+        few = PATCHES_PER_SIDE ** (2 if math.isqrt(count or 0) ** 2 == count else 1)
+        return {"num_patches": min(count, few)} if count else {}
     small = patch * PATCHES_PER_SIDE if patch is not None and patch >= LARGE_PATCH else SMALL_SIDE
     changes: dict[str, Any] = {}
     if isinstance(window := getattr(config, "window_size", None), int):

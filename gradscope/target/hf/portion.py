@@ -8,10 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, is_large
+from gradscope.target.hf.attempt import Attempt, Settled, inputs_of
 from gradscope.target.hf.guesses import feeds_several
 from gradscope.target.hf.heads import classes_of, holders_of
 from gradscope.target.hf.parts import default_of, made_from, owners_of, running_alone
+from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.repair import built
 from gradscope.target.hf.shrink import SMALL, tiny
 
@@ -59,7 +60,7 @@ def _wholes(
 def _miniature(cls: Any, config_class: Any, given: Mapping[str, Any]) -> nn.Module | None:
     """Return a small model of a class; None where its configuration does not fit, or is large all the same."""
     try:
-        config = tiny(config_class, given)
-        return None if is_large(cls, config) else built(cls, config)
+        ready = prepared(config_class, given, cls, SMALL)
+        return None if ready.is_large else built(cls, ready.config)
     except Exception:  # a configuration that does not fit raises anything
         return None

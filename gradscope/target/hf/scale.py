@@ -19,7 +19,11 @@ WIDTHS = re.compile(
     r"head_dim|lora_rank|intermediate_size|ffn_dim|embedding_size))$|_lora_rank$|mrope_section$|_dim$"
 )
 """Settings that measure a width, in numbers of a vector."""
-COUNTED = re.compile(r"^(num_|n_(?!embd|inner))|patch|image|vocab|window|kernel|position|mel|freq|feature_size$|label")
+CHANNELS = re.compile(r"(^|_)(channels?|filters?)(_list)?$")
+"""Settings that measure the width of a convolution; those of what goes in are as few as the colours of a picture."""
+CHANNEL_UNIT = 8
+"""What widths of convolutions are multiples of; other numbers of channels are given by the world outside."""
+COUNTED = re.compile(r"^(num_|n_(?!embd|inner))|(patch|image)(?!\w*_dims?$)|vocab|window|kernel|position|mel|freq|feature_size$|label")
 """Settings that count, or that measure something in the world outside."""
 FREE = re.compile(r"intermediate|inner|ffn|mlp|d_ff")
 """Widths that hang together with no other: the inside of two layers."""
@@ -27,6 +31,8 @@ LARGEST_FACTOR = 64
 """The largest divisor that is tried."""
 SMALLEST_PART = 4
 """What every width stays at or above: two pairs to rotate."""
+NARROW = 8
+"""A width of so few numbers stays, so that it does not hold the others back: a code of a few bits."""
 
 
 def common_factor(config: Any) -> int:
@@ -45,12 +51,15 @@ def divided(config: Any, factor: int) -> dict[str, Any]:
 def _parted(value: Any, factor: int) -> Any:
     if isinstance(value, dict):
         return {key: _parted(part, factor) if WIDTHS.search(key) else part for key, part in value.items()}
-    return type(value)(part // factor for part in value) if isinstance(value, list | tuple) else value // factor
+    if isinstance(value, list | tuple):
+        return type(value)(part // factor if part > SMALLEST_PART else part for part in value)
+    return value // factor
 
 
 def _widths(config: Any) -> dict[str, Any]:
     values = constructor_values(config)
     found = {n: v for n, v in values.items() if WIDTHS.search(n) and not COUNTED.search(n) and _numbers(v)}
+    found |= {n: v for n, v in values.items() if CHANNELS.search(n) and _channels(v)}
     rotation = values.get("rope_parameters")
     if isinstance(rotation, dict) and any(_numbers(v) for n, v in rotation.items() if WIDTHS.search(n)):
         found["rope_parameters"] = rotation
@@ -61,8 +70,15 @@ def _numbers(value: Any) -> list[int]:
     """Return the whole numbers that a setting holds; none where it holds anything else, or nothing but small ones."""
     if isinstance(value, dict):
         return [number for name, part in value.items() if WIDTHS.search(name) for number in _numbers(part)]
+    numbers, least = (list(value), SMALLEST_PART) if isinstance(value, list | tuple) else ([value], NARROW)
+    return numbers if numbers and all(type(number) is int and number > least for number in numbers) else []
+
+
+def _channels(value: Any) -> list[int]:
+    """Return the widths of convolutions that a setting holds, without the colours that a list of them begins with."""
     numbers = list(value) if isinstance(value, list | tuple) else [value]
-    return numbers if numbers and all(type(number) is int and number > SMALLEST_PART for number in numbers) else []
+    wide = [number for number in numbers if type(number) is not int or number > SMALLEST_PART]
+    return wide if all(type(number) is int and number % CHANNEL_UNIT == 0 for number in wide) else []
 
 
 def _sizes_within(config: Any) -> list[int]:
@@ -71,7 +87,7 @@ def _sizes_within(config: Any) -> list[int]:
     widths = {name: value for name, value in _widths(config).items() if not FREE.search(name)}
     width, heads = (read_setting(config, name) for name in ("hidden_size", "num_attention_heads"))
     derived = [width // heads] if type(width) is type(heads) is int and heads and "head_dim" not in widths else []
-    return inner + derived + [number for value in widths.values() for number in _numbers(value)]
+    return inner + derived + [n for value in widths.values() for n in _numbers(value) or _channels(value)]
 
 
 def _divides(factor: int, size: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 import time
@@ -12,20 +13,24 @@ import torch
 
 from gradscope.errors import GradscopeError, MissingLibraryError, TargetError
 from gradscope.target.blame import raised
-from gradscope.target.hf.attempt import MOST_PARAMETERS, Attempt, Settled, inputs_of, is_large, note_of
+from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, note_of
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several
 from gradscope.target.hf.heads import classes_of
-from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.hf.parts import owners_of
 from gradscope.target.hf.portion import settled_part
+from gradscope.target.hf.prepare import Prepared, prepared
 from gradscope.target.hf.repair import built
-from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED, tiny
+from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED
 
 NEEDED_LIBRARY = re.compile(r"requires the (\S+) library")
 """The library that transformers says is missing."""
 MOST_CLASSES = 3
 """Classes of a model type that are tried."""
+MANY_PARAMETERS, LESS = 30_000_000, 3
+"""More parameters make a miniature slow to step and to look for inputs of; what a smaller one must be smaller by."""
+Prepare = Callable[[Any, int], Prepared]
+"""Takes a class and a level."""
 WHOLE_LEVELS = (SMALL, SAME_WIDTHS, IN_STEP)
 """Levels at which inputs for all of a model of several kinds of input are looked for."""
 MOST_SECONDS = 30.0
@@ -49,24 +54,24 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     first: Settled | None = None
     failure: Exception | None = None
     started = time.process_time()
-    for attempt in _attempts(classes):
+    prepare = functools.cache(functools.partial(prepared, config_class, given))
+    for attempt in _attempts(classes, prepare):
         if first is not None and time.process_time() - started > MOST_SECONDS:
             break
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         try:
-            config = tiny(config_class, given, attempt.level)
-            name_missing_tokens(config, attempt.cls)
-            if is_large(attempt.cls, config):
+            ready = prepare(attempt.cls, attempt.level)
+            if ready.is_large:
                 continue
-            model = built(attempt.cls, config)
+            model = built(attempt.cls, ready.config)
         except TargetError:
             raise
         except Exception as error:  # a configuration that does not fit raises anything
             is_telling = attempt.level == UNCHANGED and not isinstance(error, RuntimeError | MemoryError)
             failure = error if failure is None or is_telling else failure
             continue
-        inferred = inputs_of(model, attempt, config, label)
+        inferred = inputs_of(model, attempt, ready.config, label)
         notes = (note_of(attempt, model_type),)
         if inferred is not None:
             return Settled(model, inferred, notes)
@@ -117,11 +122,26 @@ def _classes(model_type: str, config_class: type, class_name: str) -> list[Any]:
     return sorted(classes, key=lambda cls: cls.__name__ != preferred)[:MOST_CLASSES]
 
 
-def _attempts(classes: list[Any]) -> Iterator[Attempt]:
+def _attempts(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
     """Yield everything small first, then depth alone; a model of several kinds of input is first fed all of them."""
     for level in LEVELS:
         for cls in classes:
             if level in WHOLE_LEVELS or not feeds_several(cls):
-                yield Attempt(cls, level, partial=False)
+                yield from (Attempt(cls, each, partial=False) for each in _in_order(cls, level, prepare))
     for level in LEVELS:
-        yield from (Attempt(cls, level, partial=True) for cls in classes if feeds_several(cls))
+        for cls in classes:
+            if feeds_several(cls):
+                yield from (Attempt(cls, each, partial=True) for each in _in_order(cls, level, prepare))
+
+
+def _in_order(cls: Any, level: int, prepare: Prepare) -> tuple[int, ...]:
+    """Return a level, with widths in step before a miniature that is still large: convolutions keep theirs in it."""
+    if level not in (SMALL, IN_STEP):
+        return (level,)
+    try:
+        small, in_step = (prepare(cls, each).num_parameters or 0 for each in (SMALL, IN_STEP))
+    except Exception:  # what is wrong with a configuration is told where it is tried
+        return (level,)
+    if small <= MANY_PARAMETERS or small < LESS * in_step:
+        return (level,)
+    return (IN_STEP, SMALL) if level == SMALL else ()

@@ -19,7 +19,7 @@ from gradscope.target.hf.fit import (
     smaller_maps,
 )
 from gradscope.target.hf.repair import configured
-from gradscope.target.hf.scale import common_factor, divided
+from gradscope.target.hf.scale import divided
 from gradscope.target.hf.settings import attribute_name, constructor_values, parts_of, read_setting, refuse_unknown
 from gradscope.target.hf.sizes import (
     DEPTHS,
@@ -48,16 +48,16 @@ LAYER_CHOICE = re.compile(
 """Layers by number: those of an encoder whose outputs are used, and those among windows that attend to everything."""
 
 
-def tiny(cls: Any, given: Mapping[str, Any], level: int = 0) -> Any:
+def tiny(cls: Any, given: Mapping[str, Any], level: int = 0, factor: int = 1) -> Any:
     """Return a small instance of a configuration class.
 
     Args:
         cls: The configuration class.
         given: What the user asked for; ``part.key`` reaches into a part of a composite configuration.
         level: One of `LEVELS`.
+        factor: What all widths are divided by where they shrink in step.
     """
     default = configured(cls, {})
-    factor = common_factor(default) if level == IN_STEP else 1
     changes = shrunk(default, level, [], factor) if level < UNCHANGED else {}
     changes.update(FACTS.get(cls.model_type, {}) if level == SMALL else {})
     own = {key: value for key, value in given.items() if "." not in key}

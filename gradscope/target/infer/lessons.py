@@ -41,6 +41,8 @@ WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 TOO_MANY_CLASSES = "Class values must be smaller than num_classes"
 SPATIAL_TARGETS = "spatial targets"
 """What the cross-entropy of a picture says of labels that are no picture."""
+FEWEST_ON_A_SIDE = 16
+"""Points a side that a picture or a signal keeps, however slow the forward is."""
 IS_NO_MASK = re.compile(r"operator\.invert|boolean mask|condition to be a boolean|bool.*(mask|index)")
 """What messages say where an input that is not called a mask is used as one."""
 
@@ -73,6 +75,9 @@ def _lessons(
     outcome: Outcome, candidate: Candidate, hints: Hints, inputs: dict[str, object], optional: Sequence[str]
 ) -> Iterator[Lesson]:
     message = f"{type(outcome.error).__name__}: {outcome.error}"
+    if outcome.too_much:
+        yield from each(candidate, _halved, 0.0)
+        return
     yield from by_placeholders(outcome, candidate, hints)
     yield from by_absence(outcome, candidate, optional, hints)
     yield from by_condition(outcome.error, candidate, hints)
@@ -120,8 +125,19 @@ def _by_layer(outcome: Outcome, candidate: Candidate, inputs: dict[str, object])
     direct = [name for name in direct if kinds.get(name) not in ("patches", "rows")]  # their shapes have a meaning
     tensors = [name for name, kind in kinds.items() if kind not in ("constant", *SHELLS)]
     for name in direct or (tensors if len(tensors) == 1 else []):
+        if (turned := _turned(failed.module, dict(candidate)[name])) is not None:
+            yield -0.1, with_guess(candidate, name, turned)
         for rank, guess in enumerate(wanted_by(failed.module)):
             yield 0.3 * rank + (0.0 if direct else 1.5), with_guess(candidate, name, guess)
+
+
+def _turned(layer: torch.nn.Module, guess: Guess) -> Guess | None:
+    """Turn frames round, B x T x C, for a convolution over time: what has several channels is no long raw signal."""
+    if not isinstance(layer, torch.nn.Conv1d | torch.nn.ConvTranspose1d) or layer.in_channels == 1:
+        return None
+    if len(guess.shape) != 3 or guess.shape[2] != layer.in_channels:  # noqa: PLR2004  # B x T x C
+        return None
+    return replace(guess, kind="float", shape=(guess.shape[0], guess.shape[2], guess.shape[1]))
 
 
 def _by_range(outcome: Outcome, candidate: Candidate, inputs: dict[str, object]) -> Iterator[Lesson]:
@@ -163,6 +179,14 @@ def _larger(guess: Guess) -> Guess | None:
     if guess.kind != "float" or len(guess.shape) < 3:  # noqa: PLR2004  # nothing to enlarge
         return None
     return replace(guess, shape=(*guess.shape[:2], *[dim * 2 for dim in guess.shape[2:]]))
+
+
+def _halved(guess: Guess) -> Guess | None:
+    """Halve the sides of a picture or a signal, as long as they hold more than a few patches."""
+    sides = guess.shape[2:]
+    if guess.kind != "float" or not sides or min(sides) < 2 * FEWEST_ON_A_SIDE:
+        return None
+    return replace(guess, shape=(*guess.shape[:2], *[side // 2 for side in sides]))
 
 
 def _of_smaller_range(guess: Guess) -> Guess | None:

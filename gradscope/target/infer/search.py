@@ -15,7 +15,7 @@ from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, described
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
-from gradscope.target.infer.trial import Outcome
+from gradscope.target.infer.trial import Outcome, TooSlowError
 from gradscope.target.infer.trials import Trials
 from gradscope.target.infer.whole import filled, turned, without_silencers
 from gradscope.target.inputs.arrange import unwrapped
@@ -25,7 +25,7 @@ from gradscope.target.subject import Origin
 MOST_TRIALS = 120
 """Forwards that are tried at most; nearly all models that are found at all are found within twenty."""
 MOST_SECONDS = 45.0
-"""Time after which the search gives up."""
+"""Time of forwards after which the search gives up."""
 FEWEST = 2
 """Samples that BatchNorm needs at least, however dear a step is."""
 BATCH_SIZES = (8, TRIAL_BATCH, FEWEST)
@@ -77,7 +77,7 @@ def search_inputs(
         label: The model in words.
         first: Penalties and candidates to begin with.
         most_trials: Forwards to try at most.
-        most_seconds: Processor time after which the search gives up.
+        most_seconds: Time of forwards after which the search gives up.
         run: Tries one batch on a copy, where `model` itself must not be run.
 
     Raises:
@@ -87,7 +87,7 @@ def search_inputs(
     second_best: Candidate | None = None
     left = MOST_AFTER_NON_FINITE
     for entry in search.candidates():
-        outcome, _ = search.run(entry.candidate, TRIAL_BATCH)
+        outcome = search.probe(entry.candidate)
         if outcome.worked and outcome.output is not None:
             if _is_finite(outcome.output):
                 return _settled(search, entry.candidate, fresh)
@@ -107,20 +107,23 @@ def _settled(search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module
     """Settle what else to fill, and the batch size: the largest usual one that a step can afford and that works."""
     candidate = _whole(search, candidate)
     cost = _cost(search, candidate)
-    affordable = [size for size in BATCH_SIZES if cost * size <= 1.0 or size == FEWEST]
-    for size in dict.fromkeys((*affordable, TRIAL_BATCH, 1)):
+    affordable = [size for size in BATCH_SIZES if cost * size <= 1.0 or size == min(FEWEST, search.samples)]
+    for size in dict.fromkeys((*affordable, search.samples, 1)):
         search.model = fresh() or search.model
         outcome, batch = search.run(candidate, size, gradients=True)
         if outcome.worked:
             return Inferred(batch, _origin(candidate, size), outcome)
-    return Inferred(batch, _origin(candidate, TRIAL_BATCH), outcome)
+        outcome.forget()
+    return Inferred(batch, _origin(candidate, size), outcome)
 
 
 def _whole(search: Trials, candidate: Candidate) -> Candidate:
     """Fill inputs that parts of the model wait for, turn masks round, leave out what silences the loss."""
 
     def run(trial: Candidate) -> Outcome:
-        return search.run(trial, TRIAL_BATCH, gradients=True)[0]
+        if search.is_late:
+            return Outcome(error=TooSlowError())
+        return search.run(trial, search.samples, gradients=True)[0]
 
     def teach(outcome: Outcome, trial: Candidate) -> list[Lesson]:
         return list(lessons(outcome, trial, search.hints, search.values, search.accepted))
@@ -135,10 +138,10 @@ def _cost(search: Trials, candidate: Candidate) -> float:
     Counted in operations and in numbers kept for the backward, so that every machine decides alike.
     """
     with FlopCounterMode(display=False) as counter:
-        outcome, _ = search.run(candidate, TRIAL_BATCH)
+        outcome, _ = search.run(candidate, search.samples)
     operations = float(counter.get_total_flops())
     kept = sum(entered.num_elements for entered in outcome.entered)
-    return max(operations / FORWARD_FLOPS, kept / MOST_KEPT) / TRIAL_BATCH
+    return max(operations / FORWARD_FLOPS, kept / MOST_KEPT) / search.samples
 
 
 def _origin(candidate: Candidate, batch_size: int) -> Origin:

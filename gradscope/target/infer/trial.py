@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +19,12 @@ from gradscope.target.sandbox import surroundings
 from gradscope.target.subject import Batch, call_model
 
 Forward = Callable[[nn.Module, Batch], Any]
+NO_MEMORY = "t allocate memory"
+"""What PyTorch says on a CPU where there is no memory left."""
+
+
+class TooSlowError(BaseException):
+    """A forward that was stopped because it took too long; no `except Exception` in a model catches it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Outcome:
         model: The copy that was run, whose parameters the output's graph leads to.
         entered: The calls of modules that have no children, in order; the failing one is `failed_in`.
         failed_in: The innermost module that was entered and not left.
-        seconds: Processor time of the forward.
+        seconds: Time that this thread was busy with the forward, whatever else the machine does.
     """
 
     output: Any = None
@@ -61,8 +69,26 @@ class Outcome:
         """Whether the forward went through."""
         return self.error is None
 
+    def forget(self) -> None:
+        """Let go of the activations of a failed forward, which the frames of its error hold."""
+        if self.error is not None:
+            traceback.clear_frames(self.error.__traceback__)
 
-def attempt(model: nn.Module, batch: Batch, forward: Forward | None = None, *, gradients: bool = True) -> Outcome:
+    @property
+    def too_much(self) -> bool:
+        """Whether it failed for want of time or memory, so that smaller inputs may do."""
+        has_no_memory = isinstance(self.error, MemoryError | torch.OutOfMemoryError) or NO_MEMORY in str(self.error)
+        return isinstance(self.error, TooSlowError) or has_no_memory
+
+
+def attempt(
+    model: nn.Module,
+    batch: Batch,
+    forward: Forward | None = None,
+    *,
+    gradients: bool = True,
+    most_seconds: float = math.inf,
+) -> Outcome:
     """Run one forward, drawing random numbers from a sheltered generator.
 
     Args:
@@ -70,29 +96,30 @@ def attempt(model: nn.Module, batch: Batch, forward: Forward | None = None, *, g
         batch: The batch.
         forward: How it reaches the model.
         gradients: Whether to build the graph that tells which outputs have a gradient; without it a forward is cheaper.
+        most_seconds: Time after which the forward is stopped where it enters the next module.
     """
     outcome = Outcome(model=model)
     open_calls: list[Entered] = []
-    started = time.process_time()
+    started = time.thread_time()
     with (
         sheltered(),
         surroundings(None),
         warnings.catch_warnings(),
         torch.set_grad_enabled(gradients),
-        _watching(model, outcome, open_calls),
+        _watching(model, outcome, open_calls, started + most_seconds),
     ):
         warnings.simplefilter("ignore")
         try:
             outcome.output = (forward or call_model)(model, batch)
-        except (Exception, SystemExit) as error:  # whatever the user's forward raises is what we learn from
+        except (Exception, SystemExit, TooSlowError) as error:  # whatever a forward raises is what we learn from
             outcome.error = error
             outcome.failed_in = open_calls[-1] if open_calls else None
-    outcome.seconds = time.process_time() - started
+    outcome.seconds = time.thread_time() - started
     return outcome
 
 
 @contextlib.contextmanager
-def _watching(model: nn.Module, outcome: Outcome, open_calls: list[Entered]) -> Iterator[None]:
+def _watching(model: nn.Module, outcome: Outcome, open_calls: list[Entered], deadline: float) -> Iterator[None]:
     handles: list[Any] = []
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
@@ -103,6 +130,8 @@ def _watching(model: nn.Module, outcome: Outcome, open_calls: list[Entered]) -> 
             tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
             homes = frozenset(t.untyped_storage().data_ptr() for t in tensors if _has_memory(t))
             open_calls.append(Entered(name, module, homes, sum(t.numel() for t in tensors)))
+            if time.thread_time() > deadline:
+                raise TooSlowError("took too long")
             if is_leaf:
                 outcome.entered.append(open_calls[-1])
 

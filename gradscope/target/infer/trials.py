@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +29,8 @@ MOST_GAIN, GAIN_BONUS = 20, 0.1
 """Layers more that a forward reached than before its last change, and what each takes off the cost."""
 GUESS_EVERY = 3
 """Trials (count) of which one is a first guess, whatever has been learnt."""
+SHARE_OF_SEVERAL, SHARE_OF_ONE = 0.2, 0.4
+"""Share of the time of a search that a trial may take on several samples, and on one; smaller inputs get the rest."""
 SHOWN_FAILURES = 3
 """Failures that an error quotes."""
 
@@ -77,6 +78,8 @@ class Trials:
         self._seconds = 0.0
         self._most_trials, self._most_seconds = most_trials, most_seconds
         self._attempt = run
+        self.samples = TRIAL_BATCH
+        """Samples of a trial's batch; fewer once a forward was too slow."""
         self.accepted = signature_of(model).keywords
         for penalty, candidate in first:
             self._push(self._guessed, Entry(penalty, next(self._count), candidate))
@@ -95,7 +98,7 @@ class Trials:
         Every third one is a first guess as long as there are any: one trail of lessons may lead nowhere.
         """
         for turn in itertools.count(1):
-            if len(self.failures) >= self._most_trials or self._seconds >= self._most_seconds:
+            if len(self.failures) >= self._most_trials or self.is_late:
                 return
             queues = [queue for queue in (self._guessed, self._learnt) if queue]
             if not queues:
@@ -105,7 +108,24 @@ class Trials:
                 self._seen[entry.candidate] = -math.inf
                 yield entry
 
-    def run(self, candidate: Candidate, batch_size: int, *, gradients: bool = False) -> tuple[Outcome, Any]:
+    @property
+    def is_late(self) -> bool:
+        """Whether the time of the search is used up."""
+        return self._seconds >= self._most_seconds
+
+    def probe(self, candidate: Candidate) -> Outcome:
+        """Try a candidate on a few samples, and on fewer from now on where they are too many for time or memory."""
+        while True:
+            limit = self._most_seconds * (SHARE_OF_SEVERAL if self.samples > 1 else SHARE_OF_ONE)
+            outcome, _ = self.run(candidate, self.samples, most_seconds=limit)
+            if not outcome.too_much or self.samples == 1:
+                return outcome
+            outcome.forget()
+            self.samples //= 2
+
+    def run(
+        self, candidate: Candidate, batch_size: int, *, gradients: bool = False, most_seconds: float = math.inf
+    ) -> tuple[Outcome, Any]:
         """Try a candidate; a model that differentiates inside its forward is given gradients."""
         try:
             self.values = values_of(candidate, batch_size)
@@ -116,9 +136,9 @@ class Trials:
         if self._attempt is not None:
             outcome = self._attempt(batch) or Outcome()
         else:
-            outcome = attempt(self.model, batch, gradients=gradients)
+            outcome = attempt(self.model, batch, gradients=gradients, most_seconds=most_seconds)
             if "grad" in str(outcome.error) and not gradients:
-                outcome = attempt(self.model, batch, gradients=True)
+                outcome = attempt(self.model, batch, gradients=True, most_seconds=most_seconds)
         self._seconds += outcome.seconds
         return outcome, batch
 
@@ -133,7 +153,7 @@ class Trials:
         for penalty, learnt in lessons(outcome, entry.candidate, self.hints, self.values, self.accepted):
             cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
             self._push(self._learnt, Entry(cost, next(self._count), learnt, progress))
-        traceback.clear_frames(outcome.error.__traceback__)  # they hold the activations of the failed forward
+        outcome.forget()
 
     def shorten(self, entry: Entry) -> None:
         """Queue a candidate that gave no finite loss with fewer labels: CTC takes no more of them than steps."""
