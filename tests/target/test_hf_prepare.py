@@ -41,7 +41,7 @@ class Config:
 class Autoencoder(nn.Module):
     """Convolutions of a base width times the multipliers, normed in 32 groups."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
         widths = [config.base_channels * factor for factor in config.channel_multiplier]
         self.convolutions = nn.ModuleList(nn.Conv2d(3, width, 3) for width in widths)
@@ -56,7 +56,7 @@ class Autoencoder(nn.Module):
 class Counting(nn.Module):
     """A model whose constructor computes with its parameters."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(config.base_channels))
         self.total = self.weight.sum().item()
