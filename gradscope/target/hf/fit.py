@@ -19,6 +19,8 @@ OF_EACH_KIND = 2
 """Layers of one kind often share weights with one another, so that one of them is too few."""
 ROTATED = ("qk_rope_head_dim", "head_dim")
 """How much of a head is rotated."""
+BASE = 10_000.0
+"""Of the wavelengths of a rotary embedding (Su et al. 2021, section 3.4.3)."""
 DEFAULT_SECTIONS = re.compile(r"mrope_section\W{0,3}, \[(\d+(?:, \d+)+)\]")
 """The sections that a model's source falls back on."""
 USUAL_SECTIONS = 3
@@ -116,14 +118,28 @@ def fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     if any(isinstance(part, Mapping) for part in rope.values()):  # each kind of layer rotates in its own way
         return {}
     sections = rope.get("mrope_section") or _sections_in(source)
+    return {"rope_parameters": {**rope, "mrope_section": _sections(config, changes, sections)}}
+
+
+def plain_rotation(config: Any) -> dict[str, Any]:
+    """Return how a kind of layer rotates where a configuration says nothing of it."""
+    plain: dict[str, Any] = {"rope_type": "default", "rope_theta": BASE}
+    source = _models_of(inspect.getsourcefile(type(config)) or "")
+    has_sections = "mrope_section" in source
+    return {**plain, "mrope_section": _sections(config, {}, _sections_in(source))} if has_sections else plain
+
+
+def _sections(config: Any, changes: Mapping[str, Any], sections: Any) -> list[int]:
+    """Return sections like those given that add up to half of what is rotated of a head."""
     head = next((size for name in ROTATED if (size := changes.get(name) or getattr(config, name, None))), None)
     width = changes.get("hidden_size", getattr(config, "hidden_size", 0))
     heads = changes.get("num_attention_heads", getattr(config, "num_attention_heads", 1))
+    rope = getattr(config, "rope_parameters", None) or {}
     half = int((head or width // heads) * rope.get("partial_rotary_factor", 1.0)) // 2
     rest = half * 3 // 8
     new = [half - rest * (len(sections) - 1), *[rest] * (len(sections) - 1)]
     is_last_apart = sections[0] == sections[1] != sections[-1]  # height and width come first, and are alike
-    return {"rope_parameters": {**rope, "mrope_section": new[::-1] if is_last_apart else new}}
+    return new[::-1] if is_last_apart else new
 
 
 @functools.cache

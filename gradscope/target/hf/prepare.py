@@ -12,6 +12,7 @@ import torch
 from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.hf.repair import built, configured
 from gradscope.target.hf.scale import common_factor
+from gradscope.target.hf.settings import parts_of
 from gradscope.target.hf.shrink import IN_STEP, SMALL, tiny
 
 MOST_PARAMETERS = 300_000_000
@@ -60,9 +61,17 @@ def prepared(config_class: type, given: Mapping[str, Any], cls: type, level: int
 
 
 def _named(config_class: type, given: Mapping[str, Any], cls: type, level: int, factor: int) -> Any:
-    config = tiny(config_class, given, level, factor)
+    config = _own_part(tiny(config_class, given, level, factor), cls)
     name_missing_tokens(config, cls)
     return config
+
+
+def _own_part(config: Any, cls: type) -> Any:
+    """Return the part of a composite configuration that a class is built from, where it is one of its parts alone."""
+    wanted = getattr(cls, "config_class", None)
+    if not isinstance(wanted, type) or isinstance(config, wanted):
+        return config
+    return next((part for part in parts_of(config).values() if type(part) is wanted), config)
 
 
 def _counted(cls: Any, config: Any) -> Prepared:

@@ -9,8 +9,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradscope.target.hf.fit import plain_rotation
 from gradscope.target.hf.settings import UNREADABLE, constructor_values, parts_of, read_setting
 from gradscope.target.hf.sizes import HIGHEST_ID, SPECIAL_ID, smaller
+from gradscope.target.hf.told import annotation_of, list_for, takes_lists, takes_numbers, takes_words, word_for
 
 LACKS = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 """What Python says of a setting that a configuration does not have."""
@@ -19,6 +21,7 @@ READ = re.compile(r"\bconfig\.(\w+)")
 OWN = re.compile(r"\bself\.(\w+)")
 """What a line reads of what a module has kept."""
 TIED = re.compile(r"`?(\w+)`?(?: \(\S+\))? must (?:equal|match|be equal to|be the same as) `?(\w+)`?")
+ALIKE = re.compile(r"config\.(?:(\w+)\.)?(\w+)=(\d+)`? should (?:match|equal) `?config\.(\w+)=(\d+)")
 FIXED = re.compile(r"`?(\w+)`? must be (\d+),? (?:but )?got")
 """What a configuration says of a setting that another one, or the architecture, decides."""
 CHANCE = re.compile(r"drop")
@@ -78,6 +81,8 @@ def _set(cls: Any, settings: dict[str, Any], name: str, value: Any) -> Iterator[
 
 def _agreed(message: str, cls: Callable[..., Any], settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield settings that a message says must be something, and what."""
+    for match in ALIKE.finditer(message):
+        yield match[4], min(int(match[3]), int(match[5]))  # what was made small is right
     for match in FIXED.finditer(message):
         yield match[1], int(match[2])
     for match in TIED.finditer(message):
@@ -88,10 +93,22 @@ def _agreed(message: str, cls: Callable[..., Any], settings: dict[str, Any]) -> 
 
 def _fill(config: Any, error: Exception) -> bool:
     """Fill what a failure to build a model shows to be missing; False where nothing can be."""
+    if isinstance(error, KeyError) and _rotates_each(config, error):
+        return True
     for owner, name in _missing(config, error):
         value = _value_for(name, owner, config)
         if value is not None:
             setattr(owner, name, value)
+            return True
+    return False
+
+
+def _rotates_each(config: Any, error: KeyError) -> bool:
+    """Let each kind of layer rotate, where a model looks for how one does and the configuration does not say."""
+    for owner in _all_parts(config):
+        kinds, told = set(getattr(owner, "layer_types", None) or ()), getattr(owner, "rope_parameters", None)
+        if error.args and error.args[0] in kinds and error.args[0] not in (told or {}):
+            owner.rope_parameters = {**(told or {}), **{kind: plain_rotation(owner) for kind in kinds}}
             return True
     return False
 
@@ -101,7 +118,8 @@ def _complete(config: Any, cls: Any) -> None:
     asked = set(READ.findall(_source_beside(cls)))
     for owner in _all_parts(config):
         for name, value in constructor_values(owner).items():
-            if value is None and name in asked and (size := _value_for(name, owner, config)) is not None:
+            size = _value_for(name, owner, config) if value is None and name in asked else None
+            if isinstance(size, int | float):
                 setattr(owner, name, size)
 
 
@@ -144,10 +162,15 @@ def _all_parts(config: Any) -> Iterator[Any]:
 
 
 def _value_for(name: str, owner: Any, config: Any) -> Any:
-    """Return what a setting may be: as another part has it, or as its name says."""
+    """Return what a setting may be: as another part has it, as its documentation shows, or as its name says."""
     for part in _all_parts(config):
         if part is not owner and read_setting(part, name) not in (UNREADABLE, None):
             return read_setting(part, name)
+    annotation = annotation_of(owner, name)
+    if takes_lists(annotation):
+        return list_for(name, owner)
+    if not takes_numbers(annotation):
+        return word_for(name, owner) if takes_words(annotation) else None
     if CHANCE.search(name):
         return 0.0
     if SPECIAL_ID.search(name):

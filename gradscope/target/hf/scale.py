@@ -23,7 +23,9 @@ CHANNELS = re.compile(r"(^|_)(channels?|filters?)(_list)?$")
 """Settings that measure the width of a convolution; those of what goes in are as few as the colours of a picture."""
 CHANNEL_UNIT = 8
 """What widths of convolutions are multiples of; other numbers of channels are given by the world outside."""
-COUNTED = re.compile(r"^(num_|n_(?!embd|inner))|(patch|image)(?!\w*_dims?$)|vocab|window|kernel|position|mel|freq|feature_size$|label")
+COUNTED = re.compile(
+    r"^(num_|n_(?!embd|inner))|(patch|image)(?!\w*_dims?$)|vocab|window|kernel|position|mel|freq|feature_size$|label"
+)
 """Settings that count, or that measure something in the world outside."""
 FREE = re.compile(r"intermediate|inner|ffn|mlp|d_ff")
 """Widths that hang together with no other: the inside of two layers."""

@@ -6,7 +6,7 @@ import functools
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from gradscope.target.hf.guesses import feeds_several
 from gradscope.target.hf.heads import classes_of
 from gradscope.target.hf.parts import owners_of
 from gradscope.target.hf.portion import settled_part
-from gradscope.target.hf.prepare import Prepared, prepared
+from gradscope.target.hf.prepare import MOST_PARAMETERS, Prepared, prepared
 from gradscope.target.hf.repair import built
 from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED
 

@@ -42,8 +42,10 @@ OUTWARD = re.compile(r"^out_hidden_size$")
 """The width that a part hands on is that of the next part, whatever its own stages are."""
 STAGES = re.compile(r"^(num_(\w+_)?(blocks|stages)|num_hidden_layers)$")
 """Counts that may be of stages, each of which has a size in some list, rather than of layers."""
+LEVEL_SCALES = re.compile(r"scale_factors$")
+"""How much finer each level of a pyramid of maps is than the picture's patches: without one nothing comes out."""
 LAYER_CHOICE = re.compile(
-    r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$|layers_indices$|global_attn_index(es)?$"
+    r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$|layers_indices$|global_attn_index(es)?$|hook_(ids|indices)$"
 )
 """Layers by number: those of an encoder whose outputs are used, and those among windows that attend to everything."""
 
@@ -106,10 +108,8 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
             if not (STAGES.search(name) and value in stages):
                 keeps_widths = depth_only and not (level == SMALL and OUTWARD.search(name))
                 changes[name] = smaller(name, value, depth_only=keeps_widths)
-        elif LAYER_CHOICE.search(name) and _is_whole_numbers(value) and max(value) >= LAYERS:
-            changes[name] = type(value)([LAYERS - 1]) if "global" in name else _first_layers(value)
-        elif DEPTHS.search(name) and _is_whole_numbers(value):
-            changes[name] = type(value)(min(number, LAYERS) for number in value)
+        elif isinstance(value, list | tuple):
+            changes[name] = _fewer(name, value)
     changes.update(enough_experts(config, changes))
     changes = {name: value for name, value in changes.items() if _differs(value, read_setting(config, name))}
     changes.update(fitting_layers(config, changes))
@@ -125,6 +125,17 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
         changes.update(latent_heads(config, changes))
         changes.update(fitting_rotation(config, changes))
     return changes
+
+
+def _fewer(name: str, value: Any) -> Any:
+    """Return a list of layers, or of layers a stage, for fewer of them; one level where a pyramid of maps has none."""
+    if LEVEL_SCALES.search(name) and not value:
+        return [1.0]
+    if LAYER_CHOICE.search(name) and _is_whole_numbers(value) and max(value) >= LAYERS:
+        return type(value)([LAYERS - 1]) if "global" in name else _first_layers(value)
+    if DEPTHS.search(name) and _is_whole_numbers(value):
+        return type(value)(min(number, LAYERS) for number in value)
+    return value
 
 
 def _smaller_part(part: Any, level: int, used_ids: list[int], factor: int) -> Any:
