@@ -68,6 +68,12 @@ def partly(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
     )
 
 
+def entangled(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A segment that returns the branch and something else that is made of the stream."""
+    branch, aside = checkpoint(lambda h: (block.a(block.first(h)), h.mean()), x, use_reentrant=True)
+    return (x + branch) * (1.0 + aside)
+
+
 def nested(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return checkpoint(lambda h: again(block, h), x, use_reentrant=True)
 
@@ -93,8 +99,15 @@ def test_every_number_is_that_of_the_plain_run(run: Run) -> None:
     assert anisotropy[0] == anisotropy[1]
 
 
+def test_additions_between_segments() -> None:
+    """What a segment sends back to the stream is the branch's gradient where the branch alone runs in it."""
+    bare, seen = inspected(plainly), inspected(partly)
+    pd.testing.assert_frame_equal(seen["site_stats"], bare["site_stats"], check_exact=True)
+    assert seen["confessions"].empty
+
+
 def test_what_is_missed_is_named() -> None:
-    seen = inspected(partly)
+    seen = inspected(entangled)
     stats = seen["site_stats"][seen["site_stats"].step == 0]
     without = seen["sites"].loc[stats["branch_grad_norm"].isna().to_numpy(), "name"].tolist()
     assert without == [f"+ blocks.{i}.a" for i in range(BLOCKS)]

@@ -7,13 +7,14 @@ keeps no tensor; it keeps autograd nodes, so it is dropped before the step's mem
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.autograd.function import BackwardCFunction
 
-from gradscope.probe.structure.operations import Effect, effect_of
+from gradscope.probe.structure.operations import CHECKPOINT, Effect, effect_of, operation
 from gradscope.probe.structure.parametric import parametric_nodes
 from gradscope.probe.structure.trace import Trace, shape_of, shown_by
 
@@ -22,6 +23,14 @@ Tensor = tuple[int, int]
 
 _IN_PLACE = frozenset({Effect.BEND, Effect.SCALE, Effect.HAND_ON})
 """What an operation in place on a view can do to the whole tensor; all else joins the view to the rest."""
+
+
+class _Segment(NamedTuple):
+    """A checkpointed segment: the sequence numbers of its node and of the last output, and the node."""
+
+    start: int
+    stop: float
+    node: Any
 
 
 class Graph:
@@ -108,6 +117,28 @@ class Graph:
         """Return the autograd node, with its output, to which a tensor's gradient comes; None where none does."""
         node = self.nodes[tensor[0]]
         return self.carriers.get(node) if isinstance(node, Trace) else (node, tensor[1])
+
+    def segment_of(self, node: int) -> tuple[int, Any] | None:
+        """Return the number and the autograd node of the checkpointed segment that a trace ran in, None for all else.
+
+        The numbers go on where those of the nodes end: a segment's own node is none of the graph's.
+        """
+        sequence = self.sequences[node]
+        place = bisect_left(self._segments, sequence, key=lambda segment: segment.start) - 1
+        inside = isinstance(self.nodes[node], Trace) and place >= 0 and sequence <= self._segments[place].stop
+        return (len(self.nodes) + place, self._segments[place].node) if inside else None
+
+    @cached_property
+    def _segments(self) -> list[_Segment]:
+        stops: dict[Any, float] = {}
+        for trace, (node, _) in self.carriers.items():
+            if operation(node.name()) == CHECKPOINT:
+                stops[node] = max(stops.get(node, 0.0), trace.sequence)
+        return sorted(_Segment(node._sequence_nr(), stop, node) for node, stop in stops.items())
+
+    def numbered(self) -> dict[int, Any]:
+        """Return all nodes by their number, checkpointed segments included."""
+        return dict(enumerate([*self.nodes, *(segment.node for segment in self._segments)]))
 
     def is_raw(self, node: int) -> bool:
         """Tell whether a node stands for a tensor that no gradient reaches."""

@@ -68,7 +68,8 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
     begin = _begin(graph, residual, gating)
     shared, readers = _readers(graph, residual, dominators, gating, begin)
     readers = tuple(place for place in readers if place != skip)
-    traced = any(isinstance(graph.nodes[node], Trace) for node, _ in (*readers, *shared))
+    readers = _carried(graph, begin, readers)
+    traced = any(node < len(graph.nodes) and isinstance(graph.nodes[node], Trace) for node, _ in (*readers, *shared))
     if traced or graph.gradient_of(residual.join) is None:
         return Plan(residual.node, None, (), (), "the stream needs no gradient there, or ran without a graph")
     within = {node for node, _ in shared}
@@ -165,6 +166,20 @@ def _readers(
         tensor = (node, 0)
         readers = own(tensor)
     return tuple(shared), tuple(readers)
+
+
+def _carried(graph: Graph, begin: Tensor, readers: tuple[Place, ...]) -> tuple[Place, ...]:
+    """Put the checkpointed segment in the place of readers inside of it, where it reads the stream for no one else."""
+    source = graph.gradient_of(begin)
+    others = set(graph.readers(begin)) - set(readers)
+    found: dict[Place, None] = {}
+    for place in readers:
+        segment = graph.segment_of(place[0])
+        inputs: list[Place] = []
+        if segment is not None and all(graph.segment_of(node) != segment for node, _ in others):
+            inputs = [(segment[0], i) for i, edge in enumerate(segment[1].next_functions) if edge == source]
+        found.update(dict.fromkeys(inputs or [place]))
+    return tuple(found)
 
 
 def _inside(graph: Graph, residual: Residual) -> set[int]:

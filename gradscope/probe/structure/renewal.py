@@ -15,7 +15,8 @@ def remember(structure: Structure, graph: Graph, skeleton: Skeleton, *, hides: b
     numbers = {node: number for number, node in enumerate(skeleton.nodes)}
     places = [place for plan in structure.plans if plan is not None for place in plan.places]
     wanted = {*places, *(station.tensor[0] for station in structure.stations), *(s.node for s in structure.sites)}
-    structure.nodes = {number: graph.nodes[number] for number in wanted}
+    nodes = graph.numbered()
+    structure.nodes = {number: nodes[number] for number in wanted}
     structure.in_skeleton = {place: numbers[node] for place, node in structure.nodes.items() if node in numbers}
     if not hides and len(structure.in_skeleton) == len(wanted):
         structure.skeleton = skeleton.signature
@@ -35,7 +36,7 @@ def renewed(structure: Structure, skeleton: Skeleton, recorder: AdditionRecorder
 def renewed_in_full(structure: Structure, graph: Graph, recorder: AdditionRecorder) -> Structure:
     """Use a structure for another step, where parts of the graph are known from notes only."""
     structure.graph = graph
-    structure.nodes = dict(enumerate(graph.nodes))
+    structure.nodes = graph.numbered()
     for site in structure.sites:
         number = graph.sequences[site.node]
         addition = recorder.additions.get(int(number)) if number == int(number) else None
