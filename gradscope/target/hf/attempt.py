@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.hf.guesses import feeds_several, guesses
+from gradscope.target.hf.more import beside
 from gradscope.target.hf.shrink import IN_STEP, SMALL, UNCHANGED
 from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.hints import read_hints
@@ -71,8 +73,11 @@ def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferre
     if attempt.partial or not feeds_several(attempt.cls):
         shapes = ((BLIND_COST + cost, guess) for cost, guess in first_candidates(scratch, read_hints(scratch)))
         first = itertools.chain(first, shapes)
+    extend = functools.partial(beside, attempt.cls, config)
     try:
-        return search_inputs(scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH)
+        return search_inputs(
+            scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH, extend=extend
+        )
     except InputsError:
         return None
 

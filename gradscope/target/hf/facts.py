@@ -38,6 +38,7 @@ FACTS: dict[str, dict[str, Any]] = {
     "dots3_note_vision_encoder": {"adapter_in_dim": 64},
     "vibevoice_asr": {"acoustic_tokenizer_chunk_size": 3200},  # a multiple of its hop
     "dots1": {"n_shared_experts": 1},
+    "aria": {"projector_patch_to_query_dict": {16: 8}},  # queries by the number of patches
     "zaya": {"num_experts_per_tok": 1},
     "gemma3n_text": {
         "num_kv_shared_layers": 0, "num_hidden_layers": 3, "intermediate_size": [128, 128, 128], "laurel_rank": 8,

@@ -38,6 +38,8 @@ CHOSEN = re.compile(r"experts_per_tok|(^|_)(top_?k|k)$|moe_topk")
 """How many experts there are, and how many are chosen for a token."""
 POOLED = re.compile(r"^mm_tokens_per_image$")
 """How many tokens a picture becomes, whatever its patches."""
+MERGED = re.compile(r"(^|_)merge_size$")
+"""How many patches a side become one token."""
 LARGE_PATCH = 8
 """Patches at least this large make a Vision Transformer: four of them a side are a picture."""
 
@@ -171,6 +173,19 @@ def small_picture(config: Any) -> dict[str, Any]:
         changes["window_size"] = window
     small = min(side, small)
     return {**changes, "image_size": type(size)([small, small]) if isinstance(size, list | tuple) else small}
+
+
+def merged_widths(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a width of the whole that is that of the patches of a part, some a side merged into one."""
+    widths: dict[str, Any] = {}
+    for key, part in parts_of(config).items():
+        new, values = changes.get(key, part), constructor_values(part)
+        merged = next((n**2 for name, n in values.items() if MERGED.search(name) and type(n) is int and n > 1), 0)
+        before, after = (getattr(owner, "hidden_size", None) for owner in (part, new))
+        if merged and type(before) is type(after) is int:
+            same = (name for name, value in constructor_values(config).items() if value == before * merged)
+            widths |= {name: after * merged for name in same if name in changes}
+    return widths
 
 
 def smaller_maps(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:

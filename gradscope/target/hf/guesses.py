@@ -21,7 +21,7 @@ from gradscope.target.infer.guess import BATCH, Candidate, Guess, Mark
 
 DECODER_TOKENS = 8
 """Tokens for a decoder, fewer than for the encoder so that no shape fits by chance."""
-MOST_OTHERS = 3
+MOST_OTHERS = 5
 """Ways to give a picture or a sound that are tried beside a text."""
 RANK_COST, LABEL_COST = 0.3, 0.4
 """Costs of the second kind of input against the first, and of going without labels."""

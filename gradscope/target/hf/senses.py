@@ -15,7 +15,7 @@ MOST_FRAMES = 4096
 """A setting for the length of a sound that is larger means something else."""
 SAMPLES = 4000
 """Samples of a made-up wave: a quarter of a second."""
-GRID_NAMES = ("image_grid_thw", "grid_thw", "image_grid_hws", "grid_hw", "grid_hws")
+GRID_NAMES = ("image_grid_thw", "grid_thw", "image_grid_hw", "image_grid_hws", "grid_hw", "grid_hws")
 """Inputs that tell how many patches each picture has a side."""
 PLACES = ("spatial_shapes", "pixel_position_ids", "image_position_ids")
 """Inputs that tell where each patch of a picture is from, beside the patches in one row a sample."""
@@ -38,7 +38,7 @@ def pictures(parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, 
 
 
 def _patches(name: str | None, parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:
-    """Patches of all pictures in one axis, with the grid of each picture beside them."""
+    """Patches, usually of all pictures in one axis, with the grid of each picture beside them."""
     grid = next((name for name in GRID_NAMES if name in parameters), None)
     if grid is not None:
         flat = name or next((n for n in ("hidden_states", "patches") if n in parameters), None)
@@ -48,13 +48,15 @@ def _patches(name: str | None, parameters: Mapping[str, Any], facts: Facts) -> I
             unfolded = (facts.channels, *[facts.temporal] * (facts.temporal > 1), facts.patch, facts.patch)
             sides = (1, GRID, GRID) if "thw" in grid else (GRID, GRID)
             merged = [n for n in parameters if n in ("merge_sizes", "image_merge_sizes")]
+            side = facts.patch * number_in(facts.config, "spatial_merge_size", "merge_size", default=1)
             beside = {
                 grid: Guess("rows", (BATCH,), value=sides),
                 **{n: Guess("lengths", (BATCH,), high=2) for n in merged},  # two by two patches become one
             }
             documented = [told.shape[1:]] if told and BATCH not in told.shape else []
-            for inside in dict.fromkeys([*documented, size, unfolded]):
+            for inside in dict.fromkeys([*documented, size, unfolded, (side, side, facts.channels)]):
                 yield {flat: Guess("patches", (BATCH, GRID * GRID, *inside)), **beside}
+            yield {flat: Guess("float", (BATCH, GRID * GRID, *size)), **beside}  # those of each picture apart
 
 
 def _with_sizes(name: str, parameters: Mapping[str, Any], facts: Facts) -> Iterator[dict[str, Guess]]:

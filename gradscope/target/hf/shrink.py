@@ -14,6 +14,7 @@ from gradscope.target.hf.fit import (
     fitting_rotation,
     fitting_stages,
     latent_heads,
+    merged_widths,
     pooled_tokens,
     small_picture,
     smaller_maps,
@@ -123,6 +124,7 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
     if not depth_only:
         changes.update(fitting_heads(config, changes))
         changes.update(latent_heads(config, changes))
+        changes.update(merged_widths(config, changes))
         changes.update(fitting_rotation(config, changes))
     return changes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -76,8 +77,10 @@ MAKERS: dict[str, Callable[[Guess, Shape, torch.Generator], Any]] = {
 
 def _marked(ids: torch.Tensor, guess: Guess, *, flags: bool = False) -> torch.Tensor:
     """Put the placeholder tokens (or flags where they stand) behind the first two tokens."""
-    for mark in guess.marks if not flags else ():
-        ids[ids == mark.token] = mark.token - 1 if mark.token else 1  # it stands nowhere else
+    tokens = {mark.token for mark in guess.marks}
+    word = next(number for number in itertools.count(guess.low) if number not in tokens)
+    for token in tokens if not flags else ():
+        ids[ids == token] = word  # it stands nowhere else
     start = 2
     for mark in guess.marks:
         ids[:, start : start + mark.count] = mark.flag if flags else mark.token

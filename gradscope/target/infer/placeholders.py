@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import traceback
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from gradscope.target.infer.changes import Lesson, with_size
-from gradscope.target.infer.guess import Candidate
+from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, Mark
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.trial import Outcome
 
@@ -22,6 +23,8 @@ PLACEHOLDERS = (
 TEXT = re.compile(r"^(input_ids|inputs_embeds)$")
 FEATURES = re.compile(r"feature|embed")
 """Names of variables that hold the text, and what is put into it."""
+PLACES = 12
+"""Placeholders that are put into a text before anything says how many there should be."""
 MOST_PLACEHOLDERS = 4096
 """A text with more of them is longer than a step of a second allows."""
 TOO_MANY_PLACEHOLDERS = re.compile(r"[Nn]umber of elements of source < number of ones in mask")
@@ -39,11 +42,32 @@ def by_placeholders(outcome: Outcome, candidate: Candidate, hints: Hints) -> Ite
     message = str(outcome.error)
     if not marks or not (TOO_MANY_PLACEHOLDERS.search(message) or any(p.search(message) for p in PLACEHOLDERS)):
         return
-    for index, mark in enumerate(marks):
+    for index, mark in _named(message, marks):
         counts = [*_counts(message, mark.count, hints), *_in_hand(outcome.error)]
         for rank, count in enumerate(dict.fromkeys(counts)):
             if 0 < count <= MOST_PLACEHOLDERS and count != mark.count:
                 yield (rank + index) / 10 - 1.0, _with_placeholders(candidate, index, count)
+
+
+def with_run(candidate: Candidate, token: int, flag: int) -> Candidate:
+    """Put a run of placeholders more into the text, of a length of its own, and lengthen all that is as long as it."""
+    counts = {mark.count for _, g in candidate for mark in g.marks}
+    mark = Mark(token, next(count for count in itertools.count(PLACES) if count not in counts), flag)
+    text = next((name for name, g in candidate if g.marks or TEXT.search(name)), None)
+    old = dict(candidate)[text].shape[1] if text is not None else 0
+    return tuple(
+        (name, replace(with_size(g, 1, old + mark.count), marks=(*g.marks, mark) if g.marks or name == text else ()))
+        if old and g.shape[1:2] == (old,)
+        else (name, g)
+        for name, g in candidate
+    )
+
+
+def _named(message: str, marks: tuple[Mark, ...]) -> list[tuple[int, Mark]]:
+    """Return the runs, by number, that a message may be about: those of as many placeholders as it counts, if any."""
+    counted = {int(m.groupdict().get("tokens") or m[1]) for pattern in PLACEHOLDERS for m in pattern.finditer(message)}
+    runs = list(enumerate(marks))
+    return [(index, mark) for index, mark in runs if mark.count * TRIAL_BATCH in counted] or runs
 
 
 def _in_hand(error: BaseException | None) -> Iterator[int]:

@@ -17,7 +17,7 @@ from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.trial import Outcome, TooSlowError
 from gradscope.target.infer.trials import Trials
-from gradscope.target.infer.whole import filled, turned, without_silencers
+from gradscope.target.infer.whole import Extend, extended, filled, turned, without_silencers
 from gradscope.target.inputs.arrange import unwrapped
 from gradscope.target.losses.leaves import named_tensors
 from gradscope.target.subject import Origin
@@ -68,6 +68,7 @@ def search_inputs(
     most_trials: int = MOST_TRIALS,
     most_seconds: float = MOST_SECONDS,
     run: Callable[[Any], Outcome | None] | None = None,
+    extend: Extend = lambda candidate: (),
 ) -> Inferred:
     """Find inputs that go through a model.
 
@@ -79,6 +80,7 @@ def search_inputs(
         most_trials: Forwards to try at most.
         most_seconds: Time of forwards after which the search gives up.
         run: Tries one batch on a copy, where `model` itself must not be run.
+        extend: What else the model may be given, where inputs that work leave a part of it idle.
 
     Raises:
         InputsError: If none are found, with what was tried and what it said.
@@ -90,7 +92,7 @@ def search_inputs(
         outcome = search.probe(entry.candidate)
         if outcome.worked and outcome.output is not None:
             if _is_finite(outcome.output):
-                return _settled(search, entry.candidate, fresh)
+                return _settled(search, entry.candidate, fresh, extend)
             second_best = second_best or entry.candidate
             search.shorten(entry)
         else:
@@ -100,12 +102,14 @@ def search_inputs(
             break
     if second_best is None:
         raise search.failure()
-    return _settled(search, second_best, fresh)
+    return _settled(search, second_best, fresh, extend)
 
 
-def _settled(search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module | None]) -> Inferred:
+def _settled(
+    search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module | None], extend: Extend
+) -> Inferred:
     """Settle what else to fill, and the batch size: the largest usual one that a step can afford and that works."""
-    candidate = _whole(search, candidate)
+    candidate = _whole(search, candidate, extend)
     cost = _cost(search, candidate)
     affordable = [size for size in BATCH_SIZES if cost * size <= 1.0 or size == min(FEWEST, search.samples)]
     for size in dict.fromkeys((*affordable, search.samples, 1)):
@@ -117,8 +121,8 @@ def _settled(search: Trials, candidate: Candidate, fresh: Callable[[], nn.Module
     return Inferred(batch, _origin(candidate, size), outcome)
 
 
-def _whole(search: Trials, candidate: Candidate) -> Candidate:
-    """Fill inputs that parts of the model wait for, turn masks round, leave out what silences the loss."""
+def _whole(search: Trials, candidate: Candidate, extend: Extend) -> Candidate:
+    """Add what parts of the model wait for, turn masks round, leave out what silences the loss."""
 
     def run(trial: Candidate) -> Outcome:
         if search.is_late:
@@ -129,6 +133,7 @@ def _whole(search: Trials, candidate: Candidate) -> Candidate:
         return list(lessons(outcome, trial, search.hints, search.values, search.accepted))
 
     model = unwrapped(search.model)
+    candidate = extended(candidate, run, teach, extend)
     return without_silencers(model, turned(filled(model, search.hints, candidate, run, teach), run), run)
 
 

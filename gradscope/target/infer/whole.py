@@ -27,6 +27,8 @@ Run = Callable[[Candidate], Outcome]
 """Takes a forward with gradients."""
 Teach = Callable[[Outcome, Candidate], Iterable[Lesson]]
 """What to try next after a failure."""
+Extend = Callable[[Candidate], Iterable[Candidate]]
+"""What a model may be given beside inputs that leave a part of it idle."""
 IDLE_SHARE = 0.03
 """Share of the parameter tensors without a part in the output that is taken for granted: a pooler nobody reads."""
 MOST_FILLED, WAYS, TRIES = 12, 3, 5
@@ -39,6 +41,21 @@ MORE_ZEROS = 0.1
 """Share of the numbers in the gradients that may become zero by an input more: other units are off with it."""
 FEWER_ZEROS = 0.01
 """Share of the numbers in the gradients that a mask turned round must free of being exactly zero."""
+
+
+def extended(candidate: Candidate, run: Run, teach: Teach, extend: Extend) -> Candidate:
+    """Give whole kinds of input more, such as a sound beside a picture, where parameters take no part without them."""
+    trials = list(extend(candidate))
+    outcome = run(candidate) if trials else Outcome()
+    idle, total = _idle(outcome)
+    zeros = _share_of_zeros(outcome) if len(idle) > IDLE_SHARE * total else 0.0
+    for trial in trials if len(idle) > IDLE_SHARE * total else ():
+        found = _grown(dict(candidate), trial, run, teach)
+        if found is None or len(_idle(found[1])[0]) >= len(idle):
+            continue
+        if _share_of_zeros(found[1]) <= zeros + MORE_ZEROS:
+            return extended(found[0], run, teach, extend)
+    return candidate
 
 
 def filled(model: nn.Module, hints: Hints, candidate: Candidate, run: Run, teach: Teach) -> Candidate:
@@ -54,7 +71,7 @@ def filled(model: nn.Module, hints: Hints, candidate: Candidate, run: Run, teach
     singles = [((name, guess),) for name, guesses in ways.items() for guess in guesses]
     for added in ([tuple(together)] if len(together) > 1 else []) + singles:
         if len(idle) > IDLE_SHARE * total and added[0][0] not in dict(candidate):
-            found = _grown(candidate, added, run, teach)
+            found = _grown(dict(candidate), (*candidate, *added), run, teach)
             if found is None or len(left := _idle(found[1])[0]) >= len(idle):
                 continue
             if (left_zeros := _share_of_zeros(found[1])) <= zeros + MORE_ZEROS:
@@ -125,9 +142,9 @@ def _idle(outcome: Outcome) -> tuple[list[str], int]:
     return [name for name, parameter in trainable.items() if id(parameter) not in found], len(trainable)
 
 
-def _grown(candidate: Candidate, added: Candidate, run: Run, teach: Teach) -> tuple[Candidate, Outcome] | None:
+def _grown(kept: dict[str, Guess], larger: Candidate, run: Run, teach: Teach) -> tuple[Candidate, Outcome] | None:
     """Try more inputs, and what failures teach of them; what was given before stays as it was."""
-    kept, waiting = dict(candidate), [(*candidate, *added)]
+    waiting = [larger]
     for _ in range(TRIES):
         if not waiting:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import warnings
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from torch import nn
 
 from gradscope.errors import InputsError, TargetError
 from gradscope.target.hf.guesses import feeds_several, guesses
+from gradscope.target.hf.more import beside
 from gradscope.target.hf.settings import attribute_name, refuse_unknown
 from gradscope.target.hf.settle import settle
 from gradscope.target.infer.search import search_inputs
@@ -86,7 +88,8 @@ def _from_directory(transformers: Any, path: Path, spec: Spec, arguments: Mappin
     def inputs(model: nn.Module, trial: Trial) -> tuple[Offer, Outcome | None] | None:
         for partial in (False, True) if feeds_several(cls) else (False,):
             try:
-                found = search_inputs(model, lambda: None, spec.text, guesses(cls, config, partial=partial), run=trial)
+                first, extend = guesses(cls, config, partial=partial), functools.partial(beside, cls, config)
+                found = search_inputs(model, lambda: None, spec.text, first, run=trial, extend=extend)
             except InputsError:
                 continue
             return Offer(found.batch, found.origin), found.outcome
