@@ -51,6 +51,10 @@ class ModelError(GradscopeError):
     """The user's own code raised while it was being watched."""
 
 
+class InferenceOnlyError(ModelError):
+    """The model's forward turns gradients off: nothing can be seen of its training."""
+
+
 class ConfigError(GradscopeError):
     """An unknown or ill-typed setting."""
 

@@ -12,10 +12,20 @@ from typing import Any
 
 import torch
 
-from gradscope.errors import GradscopeError, InputsError, LossError
+from gradscope.errors import GradscopeError, InferenceOnlyError, InputsError, LossError
 from gradscope.target import load
 from gradscope.target.blame import raised
-from zoo.coverage_table import KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, NOT_FINITE, STEP_RAISED, STEPS, Row
+from zoo.coverage_table import (
+    INFERENCE_ONLY,
+    KILLED,
+    NO_GRADIENT,
+    NO_INPUTS,
+    NOT_BUILT,
+    NOT_FINITE,
+    STEP_RAISED,
+    STEPS,
+    Row,
+)
 
 MOST_BYTES = 6 * 2**30
 """Memory of one process."""
@@ -71,6 +81,8 @@ def _tried(target: str) -> Row:
         detail = subject.inputs_origin.text
     except InputsError as error:
         outcome, detail = NO_INPUTS, str(error)
+    except InferenceOnlyError as error:
+        outcome, detail = INFERENCE_ONLY, str(error)
     except GradscopeError as error:
         outcome, detail = NO_GRADIENT if isinstance(error, LossError) else outcome, str(error)
     except Exception as error:  # whatever a library raises is a row of the table

@@ -13,7 +13,8 @@ from gradscope.target.blame import raised
 from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import infer_inputs
 from gradscope.target.infer.trial import Forward, Outcome, attempt
-from gradscope.target.inputs.arrange import Arrangement
+from gradscope.target.inference_only import refuse
+from gradscope.target.inputs.arrange import Arrangement, unwrapped
 from gradscope.target.inputs.batches import Batches
 from gradscope.target.inputs.find import FoundInputs, offered_inputs, written_inputs
 from gradscope.target.losses import find as losses
@@ -87,6 +88,7 @@ class Step:
 
     def _loss_by_output(self) -> FoundLoss:
         """Look at what one forward of a scratch copy returns."""
+        refuse(type(unwrapped(self.built.model)), self.source.label)
         outcome = self._outcome or self._try(self.inputs.arrangement.forward)
         if outcome is None:
             return decided_later(self.built.model, self.inputs.arrangement.targets)
@@ -128,6 +130,7 @@ class Step:
         return FoundInputs(Batches(offer.value), offer.value, offer.origin, Arrangement(self.built.forward, None))
 
     def _inferred(self) -> FoundInputs:
+        refuse(type(unwrapped(self.built.model)), self.source.label)
         scratch = self._scratch()
         if scratch is None:
             raise InputsError(

@@ -116,6 +116,28 @@ def test_a_part_that_names_its_architecture_keeps_the_sizes_of_that() -> None:
     assert (small.hidden_size, small.vision_config.hidden_size) == (64, 3072)
 
 
+class Eyes(Config):
+    """A configuration of a backbone that hands some of its settings on to another library."""
+
+    def __init__(self, backbone_args: Any = None, **settings: Any) -> None:
+        super().__init__()
+        vars(self).update(settings, backbone_args=backbone_args)
+
+
+class Seeing(Config):
+    """A composite that sets its backbone up in its own way."""
+
+    def __init__(self, eyes: Any = None) -> None:
+        self.eyes = Eyes(backbone_args={"features_only": True}, return_token=True) if eyes is None else eyes
+
+
+def test_a_part_keeps_what_its_composite_set_up_by_name_or_not() -> None:
+    small = tiny(Seeing, {}).eyes
+    assert small.backbone_args == {"features_only": True}
+    assert small.return_token is True
+    assert small.image_size == (64, 64)
+
+
 def test_the_last_level_changes_nothing() -> None:
     assert vars(tiny(Config, {}, UNCHANGED)) == vars(Config())
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gradscope.target.hf.fit import enough_experts, latent_heads
-from gradscope.target.hf.repair import built, configured
+from gradscope.target.hf.repair import built, configured, left_open
 from gradscope.target.hf.scale import common_factor, divided
+from gradscope.target.hf.settle import _unbuildable
 
 
 class Bare:
@@ -111,3 +112,30 @@ def test_latent_attention_shares_no_keys():
 
     assert latent_heads(Latent(), {"num_attention_heads": 4}) == {"num_key_value_heads": 4}
     assert latent_heads(Wide(), {"num_attention_heads": 4}) == {}
+
+
+class Fused:
+    def __init__(self, config):
+        self.widths = [config.hidden_size] + config.fused_sizes  # noqa: RUF005  # as such models write it
+
+
+def test_a_setting_that_a_file_holds_as_a_list_is_one():
+    config = Whole(hidden_size=64, fused_sizes=(32, 16), other=(1, 2))
+    assert built(Fused, config).widths == [64, 32, 16]
+    assert config.other == (1, 2)
+
+
+def test_the_setting_that_is_left_open_is_named():
+    class Strict:
+        def __init__(self, config):
+            block_table = config.eyes.block_table
+            self.kernel = block_table["reduce"]
+
+    config = Whole(eyes=Whole(block_table=None, other=None), width=8)
+    with pytest.raises(TypeError) as caught:
+        Strict(config)
+    assert left_open(config, caught.value) == ["eyes.block_table"]
+    assert left_open(config, ValueError("None of the sizes fit")) == []
+    error = _unbuildable("made-up", "hf:made-up", caught.value, open_settings=["eyes.block_table"])
+    assert "default configuration, which leaves eyes.block_table open, raised TypeError" in error.what
+    assert error.hint == "gradscope inspect hf:made-up -a eyes.block_table=value"

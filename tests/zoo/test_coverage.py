@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.errors import InputsError, LossError
+from gradscope.errors import InferenceOnlyError, InputsError, LossError
 from zoo import attempt, coverage_table
 from zoo.coverage_page import page
-from zoo.coverage_table import COLUMNS, KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, STEPS, Row
+from zoo.coverage_table import COLUMNS, INFERENCE_ONLY, KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, STEPS, Row
 
 
 def _row(target: str, outcome: str, **more: str) -> Row:
@@ -52,6 +52,7 @@ def test_the_page_counts_what_was_tried_what_stepped_and_what_stepped_whole() ->
         (ValueError("hf:made-up has no such part"), NOT_BUILT),
         (InputsError("hf:made-up takes nothing"), NO_INPUTS),
         (LossError("hf:made-up has no output that trains"), NO_GRADIENT),
+        (InferenceOnlyError("The forward of hf:made-up runs without gradients"), INFERENCE_ONLY),
     ],
 )
 def test_what_went_wrong_says_what_came_of_a_target(

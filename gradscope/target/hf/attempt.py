@@ -20,6 +20,7 @@ from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import Inferred, search_inputs
+from gradscope.target.infer.trials import NothingFitsError
 
 MOST_SECONDS_EACH = 8.0
 """Processor time spent on the inputs of each class and size."""
@@ -55,8 +56,8 @@ class Attempt:
     partial: bool
 
 
-def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | None:
-    """Look for inputs without a trace in the random numbers that come after."""
+def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | NothingFitsError | None:
+    """Look for inputs without a trace in the random numbers that come after; what was furthest where there are none."""
     states = torch.get_rng_state(), random.getstate()
     inferred = _try(model, attempt, config, label)
     torch.set_rng_state(states[0])
@@ -64,7 +65,7 @@ def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> In
     return inferred
 
 
-def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | None:
+def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | NothingFitsError | None:
     scratch = scratch_copy(model)
     if scratch is None:
         return None
@@ -78,6 +79,8 @@ def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferre
         return search_inputs(
             scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH, extend=extend
         )
+    except NothingFitsError as failure:
+        return failure
     except InputsError:
         return None
 

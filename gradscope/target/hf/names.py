@@ -29,6 +29,11 @@ FINER = (4, 2)
 THINNER = (8, 4)
 """How much fewer channels they have."""
 
+ANY_MASK = r"mask"
+"""A mask of tokens, unless it is told to be a picture."""
+MAP_AXES = 4
+"""Axes of a picture or a map: samples, channels, rows and columns."""
+
 Make = Callable[["Facts", int], Guess]
 
 
@@ -41,8 +46,9 @@ def named(name: str, length: int, facts: Facts, told: Guess | None = None) -> Gu
         facts: Sizes out of the configuration.
         told: What the documentation says of it.
     """
+    is_map = told is not None and len(told.shape) == MAP_AXES
     for pattern, make in _TABLE:
-        if pattern.search(name):
+        if pattern.search(name) and not (is_map and pattern.pattern == ANY_MASK):
             return make(facts, length)
     if told is not None:
         return replace(told, kind="float") if told.kind == UNTOLD else told
@@ -89,7 +95,7 @@ _NAMES: tuple[tuple[str, Make], ...] = (
     (r"spectrogram|^mel$|_mel$", lambda f, n: Guess("float", (BATCH, TOKENS, f.mel))),
     (r"time_?step$", lambda f, n: Guess("unit", (BATCH,))),
     # everything else
-    (r"mask", lambda f, n: Guess("mask", (BATCH, n))),
+    (ANY_MASK, lambda f, n: Guess("mask", (BATCH, n))),
     (r"_ids$|tokens|codes?$", lambda f, n: Guess("ids", (BATCH, n), high=f.vocab, low=min(LOWEST_ID, f.vocab - 1))),
     (r"pixel|image", lambda f, n: Guess("float", (BATCH, f.channels, f.side, f.side))),
 )

@@ -15,6 +15,7 @@ from gradscope.target.hf.parts import default_of, made_from, owners_of, running_
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.repair import built
 from gradscope.target.hf.shrink import SMALL, tiny
+from gradscope.target.infer.search import Inferred
 
 MOST_PARTS = 3
 """Parts of a composite that are tried."""
@@ -32,7 +33,7 @@ def settled_part(config_class: Any, given: Mapping[str, Any], label: str, whole:
             for partial in (False, True) if feeds_several(type(part)) else (False,):
                 attempt = Attempt(type(part), SMALL, partial)
                 inferred = inputs_of(part, attempt, getattr(part, "config", model.config), label)
-                if inferred is not None:
+                if isinstance(inferred, Inferred):
                     note = f"{type(part).__name__}, {name} of {type(model).__name__} in miniature: {why}{frozen}."
                     return Settled(part, inferred, (note,))
     return None

@@ -16,6 +16,9 @@ from gradscope.target.hf.told import annotation_of, list_for, takes_lists, takes
 
 LACKS = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 """What Python says of a setting that a configuration does not have."""
+WORD = re.compile(r"[A-Za-z_]\w*")
+JOINED = re.compile(r"can only concatenate (list|tuple) \(not \"(tuple|list)\"\)")
+"""What Python says where settings that stand in a configuration's file as lists are something else by default."""
 READ = re.compile(r"\bconfig\.(\w+)")
 """Settings that a line of a model reads."""
 OWN = re.compile(r"\bself\.(\w+)")
@@ -95,6 +98,8 @@ def _fill(config: Any, error: Exception) -> bool:
     """Fill what a failure to build a model shows to be missing; False where nothing can be."""
     if isinstance(error, KeyError) and _rotates_each(config, error):
         return True
+    if JOINED.search(str(error)):
+        return _as_lists(config, error)
     for owner, name in _missing(config, error):
         value = _value_for(name, owner, config)
         if value is not None:
@@ -105,7 +110,7 @@ def _fill(config: Any, error: Exception) -> bool:
 
 def _rotates_each(config: Any, error: KeyError) -> bool:
     """Let each kind of layer rotate, where a model looks for how one does and the configuration does not say."""
-    for owner in _all_parts(config):
+    for owner in all_parts(config):
         kinds, told = set(getattr(owner, "layer_types", None) or ()), getattr(owner, "rope_parameters", None)
         if error.args and error.args[0] in kinds and error.args[0] not in (told or {}):
             owner.rope_parameters = {**(told or {}), **{kind: plain_rotation(owner) for kind in kinds}}
@@ -113,10 +118,20 @@ def _rotates_each(config: Any, error: KeyError) -> bool:
     return False
 
 
+def _as_lists(config: Any, error: Exception) -> bool:
+    """Make lists of the settings that the failing line reads, as they are where a file holds them."""
+    names = READ.findall(traceback.extract_tb(error.__traceback__)[-1].line or "")
+    owned = ((owner, name) for owner in all_parts(config) for name in names)
+    others = [(owner, name) for owner, name in owned if type(read_setting(owner, name)) is tuple]
+    for owner, name in others:
+        setattr(owner, name, list(read_setting(owner, name)))
+    return bool(others)
+
+
 def _complete(config: Any, cls: Any) -> None:
     """Fill the sizes that a configuration leaves open and its models read: where one was missing, more are."""
     asked = set(READ.findall(_source_beside(cls)))
-    for owner in _all_parts(config):
+    for owner in all_parts(config):
         for name, value in constructor_values(owner).items():
             size = _value_for(name, owner, config) if value is None and name in asked else None
             if isinstance(size, int | float):
@@ -132,7 +147,7 @@ def _source_beside(cls: Any) -> str:
 
 def _missing(config: Any, error: Exception) -> Iterator[tuple[Any, str]]:
     """Yield the settings that a configuration, or a part of it, lacks, or leaves open where a model wants a number."""
-    owners = list(_all_parts(config))
+    owners = list(all_parts(config))
     if match := LACKS.search(str(error)):
         yield from ((owner, match[2]) for owner in owners if type(owner).__name__ == match[1])
     if "None" not in str(error) and not isinstance(error, TypeError):
@@ -155,15 +170,29 @@ def _kept_by(module: Any, line: str) -> list[str]:
     return [setting for settings in kept for setting in settings]
 
 
-def _all_parts(config: Any) -> Iterator[Any]:
-    yield config
-    for part in parts_of(config).values():
-        yield from _all_parts(part)
+def all_parts(config: Any) -> Iterator[Any]:
+    """Yield a configuration and the parts of it, whatever they are parts of."""
+    yield from (part for _, part in named_parts(config))
+
+
+def named_parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a configuration and the parts of it, each behind what leads to it, such as ``vision_config.``."""
+    yield path, config
+    for key, part in parts_of(config).items():
+        yield from named_parts(part, f"{path}{key}.")
+
+
+def left_open(config: Any, error: Exception) -> list[str]:
+    """Return the settings that a configuration leaves open and a model could not be built without, as -a names them."""
+    lines = [entry.line or "" for entry in traceback.extract_tb(error.__traceback__)] if "None" in str(error) else []
+    words = set(WORD.findall(lines[-1])) if lines else set()
+    settings = ((path, name, value) for path, part in named_parts(config) for name, value in vars(part).items())
+    return [path + name for path, name, value in settings if value is None and name in words]
 
 
 def _value_for(name: str, owner: Any, config: Any) -> Any:
     """Return what a setting may be: as another part has it, as its documentation shows, or as its name says."""
-    for part in _all_parts(config):
+    for part in all_parts(config):
         if part is not owner and read_setting(part, name) not in (UNREADABLE, None):
             return read_setting(part, name)
     annotation = annotation_of(owner, name)

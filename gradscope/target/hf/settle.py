@@ -6,7 +6,7 @@ import functools
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,8 +20,12 @@ from gradscope.target.hf.heads import classes_of
 from gradscope.target.hf.parts import owners_of
 from gradscope.target.hf.portion import settled_part
 from gradscope.target.hf.prepare import MOST_PARAMETERS, Prepared, prepared
-from gradscope.target.hf.repair import built
+from gradscope.target.hf.refit import settled_refitted
+from gradscope.target.hf.repair import built, left_open
 from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED
+from gradscope.target.infer.search import Inferred
+from gradscope.target.infer.trials import NothingFitsError
+from gradscope.target.inference_only import refuse, switch_of
 
 NEEDED_LIBRARY = re.compile(r"requires the (\S+) library")
 """The library that transformers says is missing."""
@@ -49,10 +53,12 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     config_class = CONFIG_MAPPING[model_type]
-    classes = _classes(model_type, config_class, class_name)
+    classes = _classes(model_type, config_class, class_name, label)
     states = torch.get_rng_state(), random.getstate()
     first: Settled | None = None
     failure: Exception | None = None
+    ready: Prepared | None = None
+    stuck: list[tuple[Attempt, Any, NothingFitsError]] = []
     started = time.process_time()
     prepare = functools.cache(functools.partial(prepared, config_class, given))
     for attempt in _attempts(classes, prepare):
@@ -73,21 +79,34 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
             continue
         inferred = inputs_of(model, attempt, ready.config, label)
         notes = (note_of(attempt, model_type),)
-        if inferred is not None:
+        if isinstance(inferred, Inferred):
             return Settled(model, inferred, notes)
+        if inferred is not None:
+            stuck.append((attempt, ready.config, inferred))
         first = first or Settled(model, None, notes)
     torch.set_rng_state(states[0])
     random.setstate(states[1])
+    if (refitted := settled_refitted(stuck, model_type, label)) is not None:
+        return refitted
     is_whole = class_name or (failure is not None and first is None)
     settled = (None if is_whole else settled_part(config_class, given, label, first)) or first
     if settled is None:
         owner = next((owner.model_type for owner, _ in owners_of(config_class)), "")
-        raise _unbuildable(model_type, label, failure, has_classes=bool(classes), owner=owner) from failure
+        names = left_open(ready.config, failure) if ready is not None and failure is not None else []
+        raise _unbuildable(
+            model_type, label, failure, has_classes=bool(classes), owner=owner, open_settings=names
+        ) from failure
     return settled
 
 
 def _unbuildable(
-    model_type: str, label: str, failure: Exception | None, *, has_classes: bool = False, owner: str = ""
+    model_type: str,
+    label: str,
+    failure: Exception | None,
+    *,
+    has_classes: bool = False,
+    owner: str = "",
+    open_settings: Sequence[str] = (),
 ) -> GradscopeError:
     if failure is None and has_classes:
         return TargetError(
@@ -106,20 +125,32 @@ def _unbuildable(
             f"{label} needs {library[1]}, which is not installed.", hint=f"pip install {library[1]}"
         )
     doing = f"Building {label} from its default configuration"
+    if open_settings:
+        doing += f", which leaves {' and '.join(open_settings)} open,"
+        return raised(failure, doing, TargetError, f"gradscope inspect {label} -a {open_settings[0]}=value")
     return raised(failure, doing, TargetError, f"gradscope inspect {label} -a key=value, with a setting that it needs")
 
 
-def _classes(model_type: str, config_class: type, class_name: str) -> list[Any]:
-    """Return the classes to try, or the one that was asked for."""
+def _classes(model_type: str, config_class: type, class_name: str, label: str) -> list[Any]:
+    """Return the classes to try, or the one that was asked for.
+
+    Raises:
+        TargetError: If there is none of that name.
+        InferenceOnlyError: If all that there are turn gradients off.
+    """
     classes: list[Any] = classes_of(model_type, config_class)
     if class_name:
         named = [cls for cls in classes if cls.__name__ == class_name]
         if not named:
             names = ", ".join(cls.__name__ for cls in classes)
             raise TargetError(f"{model_type} has no class {class_name!r}.", rule=f"It has {names}.")
+        refuse(named[0], label)
         return named
     preferred = FIRST_CLASS.get(model_type)
-    return sorted(classes, key=lambda cls: cls.__name__ != preferred)[:MOST_CLASSES]
+    trained = [cls for cls in classes if not switch_of(cls)]
+    if classes and not trained:
+        refuse(classes[0], label)
+    return sorted(trained, key=lambda cls: cls.__name__ != preferred)[:MOST_CLASSES]
 
 
 def _attempts(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:

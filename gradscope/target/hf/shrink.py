@@ -171,16 +171,23 @@ def _lengths_of_stages(config: Any) -> set[int]:
 
 
 def _own_settings(config: Any) -> dict[str, Any]:
-    """What distinguishes a part from the default of its class: a composite may set it up differently."""
+    """What distinguishes a part from the default of its class: a composite may set it up differently.
+
+    Also what no constructor names, such as a switch that only models read, and a table where the default has none.
+    """
     try:
         default = type(config)()
     except (TypeError, ValueError):
         return constructor_values(config)
     plain = (int, float, str, bool, list, tuple, type(None))
+    own = constructor_values(config)
+    more = {name: value for name, value in vars(config).items() if name not in {**vars(default), **own}}
     return {
         name: value
-        for name, value in constructor_values(config).items()
-        if isinstance(value, plain) and value != getattr(default, name, None) and not name.startswith("_")
+        for name, value in {**own, **more}.items()
+        if isinstance(value, plain if getattr(default, name, None) else (*plain, dict))
+        and value != getattr(default, name, None)
+        and not name.startswith("_")
     }
 
 

@@ -11,7 +11,7 @@ from gradscope.target.infer.changes import Lesson, with_size
 from gradscope.target.infer.conditions import named_in_condition
 from gradscope.target.infer.documented import UNTOLD
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
-from gradscope.target.infer.roles import IDS, LABEL, MASK, TYPES, Hints, usual
+from gradscope.target.infer.roles import GRIDS, IDS, LABEL, MASK, TYPES, Hints, usual
 from gradscope.target.infer.trial import Outcome
 
 WANTED = re.compile(r"must be|required|cannot be|need|missing|provide|specify|expected", re.IGNORECASE)
@@ -59,7 +59,7 @@ def _guesses(name: str, candidate: Candidate, hints: Hints) -> Iterator[Guess]:
     if name in hints.shells:
         yield hints.shells[name]
     length = next((g.shape[1] for _, g in candidate if g.kind == "ids" and len(g.shape) > 1), hints.tokens)
-    if (told := hints.documented.get(name)) is not None:
+    if (told := hints.documented.get(name)) is not None and not GRIDS.search(name):
         shape = tuple(length if dim == hints.tokens else dim for dim in told.shape)
         yield replace(told, shape=shape, kind=_kind(name) if told.kind == UNTOLD else told.kind)
     if MASK.search(name):

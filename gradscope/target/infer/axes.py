@@ -71,6 +71,8 @@ def _with_fewer(guess: Guess, fewer: int, hints: Hints) -> Guess | None:
 def with_axes(guess: Guess, ndim: int, hints: Hints) -> Guess | None:
     """Return an input of another number of axes; None where it cannot have so many, or has them."""
     shape = guess.shape
+    if guess.kind == "patches" and len(shape) == ndim:  # those of each sample in a row of their own
+        return replace(guess, kind="float")
     if guess.kind in OF_ONE_FORM or not shape or len(shape) == ndim or not 1 <= ndim <= 6:  # noqa: PLR2004  # nothing usual has more axes
         return None
     if ndim == 4 and guess.kind == "float":  # noqa: PLR2004  # a picture

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.layers import SIDES, TOKENS
@@ -52,23 +52,40 @@ def documented(forward: Callable[..., object], sizes: Mapping[str, int]) -> dict
         forward: The forward of a model or of a class.
         sizes: Whole numbers that the model tells about itself by name, and what it has under the names of `AXES`.
     """
+    parameters = inspect.signature(forward).parameters
+    annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
+    return _told(annotations, inspect.getdoc(forward) or "", sizes)
+
+
+def documented_fields(cls: type, sizes: Mapping[str, int]) -> dict[str, Guess]:
+    """Return the fields of a class whose shape it documents, in its docstring or in their annotations.
+
+    Args:
+        cls: A data class, a named tuple or a typed dict.
+        sizes: As for `documented`.
+    """
+    annotations = {name: str(annotation) for name, annotation in inspect.get_annotations(cls).items()}
+    return _told(annotations, inspect.getdoc(cls) or "", sizes)
+
+
+def _told(annotations: Mapping[str, str], words: str, sizes: Mapping[str, int]) -> dict[str, Guess]:
+    """Return what annotations and a docstring tell of the shapes of what is annotated."""
     found: dict[str, Guess] = {}
-    for name, words, dims in [*_in_annotations(forward), *_in_docstring(forward)]:
+    for name, said, dims in [*_in_annotations(annotations), *_in_docstring(words, annotations)]:
         shape = tuple(_size(word, sizes) for word in dims)
         if name not in found and 0 < len(shape) <= MOST_AXES:
-            found[name] = Guess(_kind(name, words), shape, high=max(sizes.get("vocab", 0), 2))
+            found[name] = Guess(_kind(name, said), shape, high=max(sizes.get("vocab", 0), 2))
     return found
 
 
-def _in_annotations(forward: Callable[..., object]) -> Iterator[tuple[str, str, list[str]]]:
-    for parameter in inspect.signature(forward).parameters.values():
-        if match := WRITTEN.search(str(parameter.annotation)):
-            yield parameter.name, match["type"], match["dims"].split()
+def _in_annotations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:
+    for name, annotation in annotations.items():
+        if match := WRITTEN.search(annotation):
+            yield name, match["type"], match["dims"].split()
 
 
-def _in_docstring(forward: Callable[..., object]) -> Iterator[tuple[str, str, list[str]]]:
-    names = inspect.signature(forward).parameters
-    lines = (inspect.getdoc(forward) or "").splitlines()
+def _in_docstring(text: str, names: Container[str]) -> Iterator[tuple[str, str, list[str]]]:
+    lines = text.splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if (entry := ENTRY.match(line)) is None or entry[1] not in names:
             continue
@@ -104,7 +121,8 @@ def _size(word: str, sizes: Mapping[str, int]) -> int:
     if axis == "batch":
         return BATCH
     usual = {"tokens": TOKENS, "side": SIDES[0], "channels": 3}.get(axis, UNKNOWN)
-    return sizes.get(last) or sizes.get(axis) or usual
+    own = sizes.get(last) if last != "width" or axis == "width" else 0  # the width of a picture is no width of vectors
+    return own or sizes.get(axis) or usual
 
 
 def _kind(name: str, words: str) -> str:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from torch import nn
 
-from gradscope.target.infer.documented import UNTOLD
+from gradscope.target.infer.changes import with_guess
+from gradscope.target.infer.documented import UNTOLD, documented_fields
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, pictures, wanted_by
 from gradscope.target.infer.loops import paired_layers, step_axis
@@ -19,8 +20,10 @@ from gradscope.target.infer.roles import (
     ATTENDED,
     COUNTS,
     EDGE_VALUES,
+    GRIDS,
     LENGTHS,
     MASK,
+    PATCHES,
     Hints,
     along_edges,
     annotated,
@@ -35,6 +38,8 @@ ALIKE = 2
 """Inputs of which so many first guesses agree are taken for several of one kind."""
 SOME = 2
 """Boxes, words or the like that a record holds."""
+SEQUENCE = 3
+"""Axes of a sequence of vectors."""
 RANK_COST = 0.8
 """Cost of the second guess for an input against the first."""
 
@@ -58,6 +63,8 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
         return
     best = {name: guesses[0] for name, guesses in options.items()}
     yield 0.0, tuple(best.items())
+    if any(GRIDS.search(name) for name in best):
+        yield from ((RANK_COST / 2, in_patches) for in_patches in _in_patches(tuple(best.items())))
     for name, guesses in options.items():
         for rank, guess in enumerate(guesses[1:], 1):
             yield RANK_COST * rank, tuple({**best, name: guess}.items())
@@ -68,6 +75,14 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
         for rank in range(1, max(len(options[name]) for name in names)):
             alike = {name: options[name][rank] for name in names if rank < len(options[name])}
             yield RANK_COST / 2 * rank, tuple({**best, **alike}.items())
+
+
+def _in_patches(candidate: Candidate) -> Iterator[Candidate]:
+    """Yield a candidate with the pictures of a batch cut into patches, all in one axis: a grid says how many."""
+    for name, guess in candidate:
+        if guess.kind == "float" and len(guess.shape) > 1:
+            inside = guess.shape[1:] if len(guess.shape) != SEQUENCE else guess.shape[2:]
+            yield with_guess(candidate, name, replace(guess, kind="patches", shape=(BATCH, PATCHES**2, *inside)))
 
 
 def _alike(options: Mapping[str, list[Guess]]) -> Iterator[list[str]]:
@@ -98,6 +113,8 @@ def _in_parts(
     if layers := paired_layers(model, parameter.name):
         each = [[_shortened(g, hints) for g in itertools.islice(wanted_by(layer), 3)] for layer in layers]
         return Guess("tuple"), {str(rank): guesses for rank, guesses in enumerate(each) if guesses}
+    if shell is not None and isinstance(shell.value, type):
+        hints = replace(hints, documented={**hints.documented, **documented_fields(shell.value, hints.sizes)})
     found: dict[str, list[Guess]] = {}
     for rank, (key, written, expressions) in enumerate(parts):
         part = list(_simple(model, (key, *expressions), written, hints, is_first and rank == 0))
@@ -133,6 +150,8 @@ def _simple(
 ) -> Iterator[Guess]:
     """What one input may be, best first; `names` are its name and how forward writes it where it is part of another."""
     guesses = _undocumented(model, names, annotation, hints, is_first)
+    if GRIDS.search(names[0]):  # how many there are of each is told, and not that they must be as many as there are
+        yield from usual(names[0], hints)
     if (told := hints.documented.get(names[0])) is not None:
         best = next(guesses)
         if told.kind != UNTOLD:

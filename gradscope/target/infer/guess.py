@@ -24,7 +24,7 @@ TYPES = {
 
 
 MOST_NUMBERS = 2**26
-"""Numbers in one input of a trial: 256 MB. What failures teach can lead to sizes that no machine holds."""
+"""Numbers in the inputs of a trial: 256 MB. What failures teach can lead to sizes that no machine holds."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,9 @@ def described(candidate: Candidate, batch_size: int) -> str:
 
 
 def is_sane(candidate: Candidate) -> bool:
-    """Whether every input is of a size that a trial may have, and a text with placeholders has tokens."""
-    return all(
-        all(dim >= 0 for dim in guess.shape)
-        and math.prod(dim or TRIAL_BATCH for dim in guess.shape) <= MOST_NUMBERS
-        and (len(guess.shape) > 1 or not guess.marks)
-        for _, guess in candidate
-    )
+    """Whether the inputs are of sizes that a trial may have, and a text with placeholders has tokens."""
+    guesses = [guess for _, guess in candidate]
+    if any(dim < 0 for guess in guesses for dim in guess.shape):
+        return False
+    num_numbers = sum(math.prod(dim or TRIAL_BATCH for dim in guess.shape) for guess in guesses)
+    return num_numbers <= MOST_NUMBERS and all(len(guess.shape) > 1 or not guess.marks for guess in guesses)

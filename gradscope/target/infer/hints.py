@@ -71,8 +71,8 @@ def read_hints(model: nn.Module) -> Hints:
         side=_first(told, SIDE_NAMES),
         classes=linears[-1].out_features if linears else 0,
     )
-    sizes = {name: getattr(hints, name) for name in ("vocab", "width", "channels", "side", "tokens")}
-    return replace(hints, documented=documented(model.forward, {**told, **sizes}))
+    sizes = {**told, **{name: getattr(hints, name) for name in ("vocab", "width", "channels", "side", "tokens")}}
+    return replace(hints, sizes=sizes, documented=documented(model.forward, sizes))
 
 
 def _told(model: nn.Module) -> dict[str, int]:

@@ -128,9 +128,14 @@ def _layers_or_self(module: nn.Module, position: int | str, level: int) -> Itera
 
 
 def forward_of(model: nn.Module) -> ast.AST | None:
-    """Return the source of a forward as a tree; None where there is none."""
+    """Return the source of a model's forward as a tree; None where there is none."""
+    return source_of_forward(type(model))
+
+
+def source_of_forward(cls: type[nn.Module]) -> ast.AST | None:
+    """Return the source of the forward of a class as a tree, with its decorators; None where there is none."""
     try:
-        return ast.parse(textwrap.dedent(inspect.getsource(type(model).forward)))
+        return ast.parse(textwrap.dedent(inspect.getsource(cls.forward)))
     except (OSError, TypeError, SyntaxError):
         return None  # built without source: nothing to read
 

@@ -24,6 +24,7 @@ class Hints:
         channels: Channels of its first convolution.
         side: The side of its pictures.
         classes: Outputs of its last layer.
+        sizes: Whole numbers by the names that it, or the field, has for them.
         documented: Inputs whose shape it documents, by name.
         shells: Inputs that hold others and may be left out, by name.
     """
@@ -34,6 +35,7 @@ class Hints:
     channels: int
     side: int
     classes: int
+    sizes: Mapping[str, int] = field(default_factory=dict)
     documented: Mapping[str, Guess] = field(default_factory=dict)
     shells: Mapping[str, Guess] = field(default_factory=dict)
 
@@ -54,6 +56,8 @@ LABEL = re.compile(r"^(y|labels?|targets?|class(es)?|classes|class_labels?|label
 SIZES = re.compile(r"(image|target|orig(inal)?|spatial)_?(sizes?|shapes?)$")
 PATCHES = 4
 """Patches a side of a picture."""
+GRIDS = re.compile(r"(^|_)grid_?t?hws?$")
+"""How many patches each picture has, in frames, rows and columns."""
 TYPES = re.compile(r"type_ids$")
 """Kinds of token; the first kind always exists."""
 LENGTHS = re.compile(r"len(gth)?s?$")
@@ -193,6 +197,8 @@ USUAL: tuple[tuple[re.Pattern[str], Callable[[Hints], list[Guess]]], ...] = (
     (LABEL, _labels),
     (TYPES, lambda h: [Guess("ids", (BATCH, h.tokens), high=1)]),
     (SIZES, _sizes),
+    (re.compile(r"grid_?thws?$"), lambda h: [Guess("rows", (BATCH,), value=(1, PATCHES, PATCHES))]),
+    (GRIDS, lambda h: [Guess("rows", (BATCH,), value=(PATCHES, PATCHES))]),
     (LENGTHS, lambda h: [Guess("lengths", (BATCH,), high=h.tokens)]),
     (COUNTS, lambda h: [Guess("lengths", (BATCH,), high=h.tokens)]),
     (FLAGS, _flags),

@@ -40,11 +40,17 @@ PAIRS = (  # (pattern, group of what it got, group of what it wants)
 
 def by_pairs(message: str, candidate: Candidate) -> Iterator[Lesson]:
     """The message says what size it got and what size it wants."""
+    for got, want in pairs_in(message):
+        yield from resized(candidate, got, want)
+
+
+def pairs_in(message: str) -> Iterator[tuple[int, int]]:
+    """Yield the sizes that a message says it got, each with the one that it wants."""
     for pattern, got_group, want_group in PAIRS:
         for match in pattern.finditer(message):
             got, want = int(match[got_group]), int(match[want_group])
             if got != want and got > 0 and want > 0:
-                yield from resized(candidate, got, want)
+                yield got, want
 
 
 def resized(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:

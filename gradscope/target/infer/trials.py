@@ -18,6 +18,7 @@ from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, assembled, desc
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.making import as_batch, values_of
+from gradscope.target.infer.memory import bounded
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.roles import with_fewer_labels
 from gradscope.target.infer.trial import Outcome, attempt
@@ -45,6 +46,20 @@ class Entry:
     progress: int = field(compare=False, default=0)
 
 
+class NothingFitsError(InputsError):
+    """No inputs were found.
+
+    Attributes:
+        candidate: Those that got furthest.
+        message: What was raised there.
+        progress: Layers that were reached.
+    """
+
+    candidate: Candidate = ()
+    message: str = ""
+    progress: int = 0
+
+
 class Trials:
     """The queue of candidates and what became of those tried."""
 
@@ -68,6 +83,7 @@ class Trials:
         self.values: dict[str, Any] = {}
         """The tensors of the last trial, by name."""
         self.failures: list[tuple[Candidate, str]] = []
+        self._furthest: tuple[Candidate, str, int] = (), "", -1
         self._silent: Candidate | None = None
         """What the forward ran with, and returned nothing."""
         self._guessed: list[Entry] = []
@@ -133,12 +149,13 @@ class Trials:
             self.values = {}
             return Outcome(error=error), None
         batch = as_batch(assembled(candidate, self.values), self.positional)
-        if self._attempt is not None:
-            outcome = self._attempt(batch) or Outcome()
-        else:
-            outcome = attempt(self.model, batch, gradients=gradients, most_seconds=most_seconds)
-            if "grad" in str(outcome.error) and not gradients:
-                outcome = attempt(self.model, batch, gradients=True, most_seconds=most_seconds)
+        with bounded():
+            if self._attempt is not None:
+                outcome = self._attempt(batch) or Outcome()
+            else:
+                outcome = attempt(self.model, batch, gradients=gradients, most_seconds=most_seconds)
+                if "grad" in str(outcome.error) and not gradients:
+                    outcome = attempt(self.model, batch, gradients=True, most_seconds=most_seconds)
         self._seconds += outcome.seconds
         return outcome, batch
 
@@ -149,6 +166,8 @@ class Trials:
             self._silent = entry.candidate
             return
         progress = len(outcome.entered)
+        if progress > self._furthest[-1]:
+            self._furthest = entry.candidate, str(outcome.error), progress
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         for penalty, learnt in lessons(outcome, entry.candidate, self.hints, self.values, self.accepted):
             cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
@@ -174,8 +193,10 @@ class Trials:
             f"{described(c, TRIAL_BATCH)}: {message}"
             for c, message in self.failures[:1] + self.failures[-SHOWN_FAILURES + 1 :]
         ]
-        return InputsError(
+        failure = NothingFitsError(
             f"No inputs were found that {self.label} takes ({names}); {len(self.failures)} were tried.",
             rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
             hint="Write them out: --input 8x128:int64:0..50257, or give --inputs file.py:function",
         )
+        failure.candidate, failure.message, failure.progress = self._furthest
+        return failure
