@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.trace import Trace, shown_by
 
 _STATISTICS = frozenset({"Rsqrt", "Sqrt", "Std", "StdMean", "Norm", "LinalgVectorNorm", "Var", "VarMean"})
 _MAX_STEPS = 12
@@ -20,7 +21,7 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
     """
     aliases = {tensor}
     stack = [tensor]
-    scaled: int | None = None
+    scaled: list[int] = []
     others: list[int] = []
     while stack:
         for node, _ in graph.readers(stack.pop()):
@@ -28,21 +29,21 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
                 continue
             effect = graph.effects[node]
             if effect is Effect.NORM:
-                scaled = node
+                scaled.append(node)
             elif _hands_on(graph, node, part=inside is not None):
-                aliases.add((node, 0))
-                stack.append((node, 0))
+                parts = {(node, number) for _, _, number in graph.consumers[node]} - aliases
+                aliases |= parts
+                stack.extend(parts)
             elif is_normalising(graph, node, aliases) or _squashes(graph, node):
-                scaled = node
+                scaled.append(node)
             elif _centres(graph, node, aliases):
                 aliases.add((node, 0))
                 stack.append((node, 0))
             else:
                 others.append(node)
-    if scaled is None:
-        return None
-    # Besides the division only the statistics may read the tensor: powers, means, differences from the mean.
-    return scaled if all(node < scaled and graph.leads_to(node, scaled, _MAX_STEPS * 4) for node in others) else None
+    # Besides the divisions only their statistics may read the tensor: powers, means, differences from the mean.
+    serve = all(any(graph.leads_to(node, one, _MAX_STEPS * 4) for one in scaled if node < one) for node in others)
+    return max(scaled) if scaled and serve else None
 
 
 _KEEPS_SIZE = frozenset({Effect.HAND_ON, Effect.PART, Effect.SCALE, Effect.POOL, Effect.REDUCE})
@@ -70,10 +71,27 @@ def forgets_size(graph: Graph, tensor: Tensor) -> bool:
     return False
 
 
+_GUARD = 1e4
+"""A clamp that lets pass numbers of this size only keeps half precision (up to 65504) from overflowing."""
+
+
 def _hands_on(graph: Graph, node: int, *, part: bool) -> bool:
-    """Tell whether a node hands on a tensor, or a part of it (the tokens that a block works on)."""
+    """Tell whether a node hands on a tensor; of the tokens a block works on also parts, or the tensor beside others."""
     effect = graph.effects[node]
+    if effect is Effect.JOIN:
+        return part
+    if graph.names[node] == "Clamp":
+        return _only_guards(graph, node)
     return len(graph.inputs[node]) == 1 and (effect is Effect.HAND_ON or (part and effect is Effect.PART))
+
+
+def _only_guards(graph: Graph, node: int) -> bool:
+    """Tell whether a clamp's bounds are numbers so far out that they touch nothing."""
+    shown = shown_by(graph.nodes[node])
+    if not isinstance(shown, Trace) and shown.name().endswith("0"):
+        return False  # the bounds are tensors
+    bounds = (graph.saved(node, "min"), graph.saved(node, "max"))
+    return any(bounds) and all(bound is None or abs(bound) > _GUARD for bound in bounds)
 
 
 def _centres(graph: Graph, node: int, aliases: set[Tensor]) -> bool:
@@ -130,15 +148,17 @@ def _is_statistic(graph: Graph, tensor: Tensor) -> bool:
     return False
 
 
+_LEAVES_NORMALISED = frozenset({Effect.HAND_ON, Effect.PART, Effect.SCALE, Effect.ADD})
+
+
 def ends_normalised(graph: Graph, tensor: Tensor) -> bool:
-    """Tell whether a tensor comes out of a normalisation, up to scales and reshapes."""
+    """Tell whether a tensor comes out of a normalisation, up to scales, reshapes and what was left out."""
     for _ in range(_MAX_STEPS):
         node = tensor[0]
         if graph.effects[node] is Effect.NORM or is_normalising(graph, node):
             return True
         data = [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
-        simple = graph.effects[node] in {Effect.HAND_ON, Effect.SCALE} or (graph.effects[node] is Effect.ADD)
-        if len(data) != 1 or not simple:
+        if len(data) != 1 or graph.effects[node] not in _LEAVES_NORMALISED:
             return False
         tensor = data[0]
     return False

@@ -27,6 +27,14 @@ def placement_of(graph: Graph, residual: Residual) -> str:
     return "output" if last else "none"
 
 
+def reads_normalised(graph: Graph, residual: Residual) -> bool:
+    """Tell whether branch and shortcut both read what a norm and its activation give (a pre-activation ResNet's)."""
+    node = residual.join[0]
+    data = graph.data(node)
+    bent = graph.effects[node] is Effect.BEND and len(data) == 1
+    return residual.link.projection and ends_normalised(graph, data[0][:2] if bent else residual.join)
+
+
 def _read_from(graph: Graph, join: Tensor, inside: frozenset[int]) -> Iterator[Tensor]:
     """Yield what a branch reads from several streams beside one another: their sum, weighed (hyper-connections)."""
     stack, seen = [join], {join}
@@ -53,6 +61,9 @@ def _weighs_streams(graph: Graph, join: Tensor, tensor: Tensor, node: int) -> bo
         return False
     if graph.names[node] in {"Sum", "Mean"}:
         return True
-    weights = [graph.shape((source, number)) for source, number, _ in graph.inputs[node] if (source, number) != tensor]
-    sizes = {math.prod(shape) for shape in weights if shape is not None}
-    return graph.effects[node] is Effect.PROJECT and bool(sizes & {num_streams, math.prod(before) // before[-1]})
+    if graph.effects[node] is not Effect.PROJECT:
+        return False
+    weights = [(source, number) for source, number, _ in graph.inputs[node] if (source, number) != tensor]
+    sizes = [(graph.parametric[source], math.prod(graph.shape((source, number)) or ())) for source, number in weights]
+    # Weights for each token are computed; a layer's may be as many by chance.
+    return any(size == num_streams or (not fixed and size == math.prod(before) // before[-1]) for fixed, size in sizes)

@@ -13,7 +13,7 @@ from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.kinds import branch_scaling, kind_of, skip_scaling
 from gradscope.probe.structure.lineage import weights_of
 from gradscope.probe.structure.operations import Effect
-from gradscope.probe.structure.placement import placement_of
+from gradscope.probe.structure.placement import placement_of, reads_normalised
 from gradscope.probe.structure.places import Places, ancestry, child_below
 from gradscope.probe.structure.residual import Residual
 from gradscope.probe.structure.trace import Trace
@@ -145,26 +145,36 @@ def describe(
                     positions=(residual.skip.position, residual.branch.position),
                 )
             )
-    _settle_placements(sites)
+    _settle_placements(graph, sites)
     _tell_apart(sites)
     return sites
 
 
-def _settle_placements(sites: list[Site]) -> None:
-    """Take the norm behind the last block of a stage for what it is, where the other blocks have none behind them.
+def _settle_placements(graph: Graph, sites: list[Site]) -> None:
+    """Take a norm for what it is in the other blocks of a series.
 
-    It belongs to the layer that leads on to the next stage (ConvNeXt) or out of the network (OLMo 2); of two blocks the
-    one with another behind it shows which.
+    Behind the last block of a stage, where the others have none behind them, it belongs to the layer that leads on to
+    the next stage (ConvNeXt) or out of the network (OLMo 2); of two blocks the one with another behind it shows which.
+    In front of a branch and its shortcut with a layer it belongs to the branch, where it does in the others.
     """
     series: dict[str, list[Site]] = defaultdict(list)
     for site in sites:
-        series[DIGITS.sub("#", site.name)].append(site)
+        if site.kind != "concat":
+            series[DIGITS.sub("#", site.name)].append(site)
     for alike in series.values():
         counts = Counter(site.placement for site in alike)
         usual = max(("none", "output"), key=counts.__getitem__)
         if counts[usual] >= counts["post"] > 0:
             for site in alike:
                 site.placement = usual if site.placement == "post" else site.placement
+        if counts["pre"] + counts["sandwich"]:
+            for site in alike:
+                if site.placement in _IN_FRONT and site.residual is not None and reads_normalised(graph, site.residual):
+                    site.placement = _IN_FRONT[site.placement]
+
+
+_IN_FRONT = {"none": "pre", "output": "sandwich"}
+"""What a block is called that has a norm in front of its branch as well."""
 
 
 def _groups(found: dict[int, list[Residual]]) -> dict[int, int]:
