@@ -29,6 +29,7 @@ from gradscope.probe.structure.sites import describe
 from gradscope.probe.structure.skeleton import skeleton_of
 from gradscope.probe.structure.stations import Network
 from gradscope.probe.structure.structure import Structure
+from gradscope.probe.structure.trace import Trace
 from gradscope.probe.structure.traversal import walk
 from gradscope.probe.watching.rows import Rows
 
@@ -62,7 +63,9 @@ def analyse(
     sources = [notes.source(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
     sources += [notes.source(edge.node, edge.output_nr) for call in recorder.calls.calls for edge in call.outputs]
     graph = walk(sources, notes.hidden, notes.splices, notes.in_views)
-    signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
+    # A scripted child that TorchScript has come to run as one is made of traces with the names of its operations.
+    traced = tuple([isinstance(node, Trace) for node in graph.nodes])
+    signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs)), traced))
     if previous is not None and again and previous.skeleton is None and previous.signature == signature:
         return renewed_in_full(previous, graph, recorder)
     graph.ends = [graph.index[loss] for loss in sources[: len(losses)]]

@@ -54,6 +54,8 @@ class _Paths:
         """Of those the ones where nothing with weights has run since."""
         self.finer: set[int] = set()
         """Nodes to which all paths come from a finer resolution."""
+        self.elsewhere: set[int] = set()
+        """Nodes to which all paths go through the sum of another stream."""
         self.entries: set[Tensor] = set()
         shape = self.graph.shape(region.join)
         self.size = math.prod(shape) if shape is not None else 0
@@ -80,6 +82,8 @@ class _Paths:
         self.region.nodes.append(node)
         if block is not None:
             self.region.blocks.append(block)
+        if all(tensor[0] in self.elsewhere for tensor in dependent):
+            self.elsewhere.add(node)
         self.region.normed |= effect is Effect.NORM
         differs = self.graph.names[node] in {"Sub", "Rsub"} and _union(masks) & PURE and _union(masks) & POOLED
         self.region.differs |= bool(differs)
@@ -119,6 +123,7 @@ class _Paths:
         self.region.bends = any(tensor[0] in self.bent for tensor in branch.tensors)
         ends = [tensor[0] for tensor in branch.tensors]
         self.region.linear = len(ends) == 1 and ends[0] not in self.curved
+        self.region.modulates = all(node in self.elsewhere for node in ends)
         self.region.refined = all(node in self.refined for node in ends)
         self.region.fresh = all(node in self.fresh for node in ends)
         self.region.finer = all(node in self.finer for node in ends)
@@ -132,7 +137,8 @@ class _Paths:
         residual = self.found[node][0]
         stream = self._mask(residual.join)
         if not stream:
-            self.region.modulates |= _bypasses(self.graph, residual, self.region.join)
+            if _bypasses(self.graph, residual, self.region.join):
+                self.elsewhere.add(node)
             return _union(masks) | WORKED
         return WORKED if residual.link.projection else stream | WORKED
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import mixed_streams
+from gradscope.probe.structure.normalised import is_normalising
 from gradscope.probe.structure.notes import Factor
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import Part, part_of
@@ -165,11 +167,23 @@ def _past_factor(graph: Graph, link: Link, data: list[tuple[int, int, int]], fac
         yield _further(
             link, (source, number), sign=sign, scale=_times(link.scale, None if scale is None else abs(scale))
         )
-    elif len(data) == 2 and name == "Mul":  # noqa: PLR2004 - the two factors
-        (first, one, _), (second, two, _) = data
-        if (first, one) != (second, two):
-            yield _further(link, (first, one), scale=None, gates=(*link.gates, (second, two)))
-            yield _further(link, (second, two), scale=None, gates=(*link.gates, (first, one)))
+    elif len(data) == 2:  # noqa: PLR2004 - the two factors
+        yield from _past_product(graph, link, data[0][:2], data[1][:2])
+
+
+def _past_product(graph: Graph, link: Link, one: Tensor, other: Tensor) -> Iterator[Link]:
+    node = link.tensor[0]
+    large, small = sorted((one, other), key=lambda tensor: -math.prod(graph.shape(tensor) or ()))
+    spread = math.prod(graph.shape(large) or ()) > math.prod(graph.shape(small) or ())
+    if spread and is_normalising(graph, node):
+        if not link.sums:
+            yield _further(link, large, projection=True)  # a norm written by hand
+    elif graph.names[node] == "Mul" and one != other:
+        if spread and graph.is_raw(large[0]) and graph.is_raw(small[0]):
+            yield _further(link, large, scale=None)  # a constant of each sample, before anything is learned
+        else:
+            yield _further(link, one, scale=None, gates=(*link.gates, other))
+            yield _further(link, other, scale=None, gates=(*link.gates, one))
 
 
 def _past_mixing(graph: Graph, link: Link) -> Iterator[Link]:

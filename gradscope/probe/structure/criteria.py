@@ -33,7 +33,8 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         residual: The two terms and where they meet.
         factor_of: Returns what a product multiplied by.
         goes_on: A later block adds to this sum, so that the skip is a stream: where it has an activation of its own,
-            where it is projected beside a branch with residual sums inside, where both come from one projected tensor.
+            where it is projected beside a branch with residual sums inside, where both come from one projected tensor,
+            where all that its branch sees of it has gone through another stream.
     """
     join, skip, branch = residual.join, residual.skip, residual.branch
     link, region = residual.link, residual.region
@@ -43,7 +44,7 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # the D of a state space, a normalisation written by hand
     if _reads_another_part(graph, join, link, region):
         return False  # another time step, another split
-    if region.modulates or (region.residuals and region.only_added):
+    if (region.modulates and not goes_on) or (region.residuals and region.only_added):
         return False  # a score, position or state handed from branch to branch
     if not goes_on and _inside_unit(graph, join, region):
         return False  # an operand of an attention or a gated unit
@@ -178,10 +179,13 @@ def _is_worked_on(graph: Graph, region: Region) -> bool:
         for node, _ in region.readers_of(stack.pop()):
             if graph.effects[node] is Effect.PROJECT:
                 return True
-            if graph.effects[node] in {Effect.HAND_ON, Effect.NORM} and (node, 0) not in seen:
+            if graph.effects[node] in _PREPARING and (node, 0) not in seen:
                 seen.add((node, 0))
                 stack.append((node, 0))
     return False
+
+
+_PREPARING = frozenset({Effect.HAND_ON, Effect.NORM, Effect.SCALE})
 
 
 def _reads_another_part(graph: Graph, join: Tensor, link: Link, region: Region) -> bool:

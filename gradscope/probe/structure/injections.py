@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,8 @@ class Injections:
 
         So does e + g(z) in z + f(e + g(z)), where e is older than the stream z: an input that is fed to every block.
         Such a sum counts where the stream goes on from it, or where it belongs to a module on the branch. Where e is
-        added again and again to what is computed from the sum before, z = f(z) + e, no sum is left: z has no skip.
+        added again and again to what is computed from the sum before, z = f(z) + e, no sum is left: z has no skip. The
+        stages of a Runge-Kutta method are inputs of a branch too, but their slopes are added to the stream as well.
         """
         graph = self._graph
         joins = {end for one in self._all() for end in settled_from(graph, one.join)}
@@ -94,7 +95,8 @@ class Injections:
                 same = join == outer.join and node not in ends and self._is_apart(node, outer)
                 if node not in joins and (same or (join[0] < outer.join[0] and self._is_fed(join))):
                     inner.add(node)
-                    again[outer.node] = max(again.get(outer.node, 0), same + again.get(node, 0))
+                    times = 0 if self._is_stage(self._found[node][0], outer) else same + again.get(node, 0)
+                    again[outer.node] = max(again.get(outer.node, 0), times)
         return inner | {node for node, times in again.items() if times >= _FED} | self._added_again()
 
     def _added_again(self) -> set[int]:
@@ -126,6 +128,22 @@ class Injections:
         nodes = self._found[inner][0].region.nodes
         return self._owner(inner) is self._owner(outer.node) or not self._within_call(inner, nodes)
 
+    def _is_stage(self, inner: Residual, outer: Residual) -> bool:
+        """Tell whether what an inner sum adds to a stream reaches the outer sum by additions alone as well."""
+        graph, ends = self._graph, set(outer.branch.tensors)
+        stack = [tensor for end in inner.branch.tensors for tensor in _before(graph, end, _MOVING)]
+        seen = set(stack)
+        while stack:
+            tensor = stack.pop()
+            if tensor in ends:
+                return True
+            for node, _ in graph.readers(tensor):
+                added = graph.effects[node] in _MOVING or graph.names[node] in SUMS
+                if added and node in outer.region.members and node != inner.node and (node, 0) not in seen:
+                    seen.add((node, 0))
+                    stack.append((node, 0))
+        return False
+
     def _within_call(self, node: int, others: list[int]) -> bool:
         call = self._owner(node)
         return all(call in ancestry(self._owner(other)) for other in others)
@@ -136,12 +154,12 @@ def _adds(graph: Graph, node: int) -> bool:
     return (graph.names[node] in SUMS or graph.names[node] == "Stack") and len(graph.data(node)) > 1
 
 
-def _before(graph: Graph, tensor: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor and what it is computed from, as long as that is one tensor."""
+def _before(graph: Graph, tensor: Tensor, effects: Container[Effect] = frozenset(Effect)) -> Iterator[Tensor]:
+    """Yield a tensor and what it is computed from, as long as that is one tensor (and by operations of some kinds)."""
     for _ in range(MAX_UNARY):
         yield tensor
         data = graph.data(tensor[0])
-        if len(data) != 1:
+        if len(data) != 1 or graph.effects[tensor[0]] not in effects:
             return
         tensor = data[0]
 

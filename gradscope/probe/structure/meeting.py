@@ -72,6 +72,8 @@ class Search:
             for link in list(links):
                 if link.tensor in self._read:
                     region = examine(self.graph, link.tensor, branch, self.visited, self._jumps, self.found)
+                    if not region.works and region.mixes:
+                        continue  # a + s (b - a): what matters is where a and b come from
                     if region.works or not link.gates:
                         return Meeting(link, region)
                     links.remove(link)  # what weighs both terms, not the stream

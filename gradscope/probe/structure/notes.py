@@ -27,15 +27,16 @@ _TICK = 2.0**-28
 """Orders what runs between two autograd nodes; small enough for 10^8 operations, large enough for a float of 10^6."""
 
 
-def _scales_data(tensors: list[torch.Tensor]) -> bool:
+def _scales_data(tensors: list[torch.Tensor], product: torch.Tensor) -> bool:
     """Tell whether a product may be data that need no gradient, times something small that is learned.
 
-    A parameter itself, or what was computed from one (exp(log_k) * x): a mask is not larger than what it is laid on.
+    A parameter itself, or what was computed from one (exp(log_k) * x, a vector for each of some features): a mask is
+    not larger than what it is laid on, nor is what comes of it.
     """
     if any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors):
         return True
     learned = max((tensor.numel() for tensor in tensors if tensor.requires_grad), default=0)
-    return any(not tensor.requires_grad and tensor.numel() > learned for tensor in tensors)
+    return product.numel() > learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Notes:
             self._note_factor(name, args, result, node._sequence_nr())
         tensors = list(tensors_among((*args, *kwargs.values()) if kwargs else args))
         self.splice(tensors)
-        if name in WEIGHTED or (name in PRODUCTS and _scales_data(tensors)):
+        if name in WEIGHTED or (name in PRODUCTS and _scales_data(tensors, result)):
             raw = [
                 (position, tensor)
                 for position, tensor in enumerate(tensors[:1] if name in ONE_STREAM else tensors)

@@ -17,6 +17,10 @@ _REPEATING = frozenset({"Expand", "Repeat"})
 """Operations that give each sample its own copy."""
 
 
+_LOOKING_UP = frozenset({"Index", "IndexSelect"})
+"""Operations that take rows out of a table."""
+
+
 _KEEPING = frozenset({Effect.HAND_ON, Effect.SCALE})
 """What does not make something else of a vector: a change of shape, a dropout."""
 
@@ -29,6 +33,9 @@ def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
     known: list[bool] = []
     for number in range(len(graph.nodes)):
         known.append(_is_parametric(graph, number, known))
+    for node, name in enumerate(graph.names):
+        if name in _LOOKING_UP and known[node] and _is_worked_on(graph, node, known):
+            _free(graph, node, known)
     return known, [*_free_tokens(graph, known), *_free_queries(graph, known)]
 
 
@@ -81,6 +88,28 @@ def _free_queries(graph: Graph, parametric: list[bool]) -> list[int]:
             queries.append(node)
             _free(graph, node, parametric)
     return queries
+
+
+def _is_worked_on(graph: Graph, looked_up: int, parametric: list[bool]) -> bool:
+    """Tell whether rows looked up in a table go through a norm or a layer with weights of its own: an embedding.
+
+    A table of biases is added to scores, and weights that are looked up (experts) work on data.
+    """
+    stack, seen = [looked_up], {looked_up}
+    while stack:
+        for reader, _, _ in graph.consumers[stack.pop()]:
+            if not parametric[reader] or reader in seen:
+                continue
+            if graph.effects[reader] is Effect.NORM or graph.effects[reader] is Effect.PROJECT:
+                return True
+            if graph.effects[reader] in _LEAVING:
+                seen.add(reader)
+                stack.append(reader)
+    return False
+
+
+_LEAVING = frozenset({Effect.HAND_ON, Effect.SCALE, Effect.ADD})
+"""What may be done to an embedding before a layer reads it: positions are added, a factor."""
 
 
 def _is_answered(graph: Graph, query: int, parametric: list[bool]) -> bool:

@@ -50,7 +50,7 @@ class Region:
         refined: All paths come to the end from a coarser resolution.
         fresh: And nothing with weights ran since they were brought back to the stream's.
         finer: All paths come to the end from a finer resolution.
-        modulates: The join goes into another stream's branch on the way, not into that stream.
+        modulates: The join goes into another stream's branch on every way, not into that stream.
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
         parts_read: Parts it takes of tensors from before the join (a time step of a sequence).
@@ -81,6 +81,18 @@ class Region:
     def works(self) -> bool:
         """The branch does real work: weights, attention, a transform; pooling of a norm's output or less the stream."""
         return bool(self.reach & WORKED) or bool(self.reach & POOLED and (self.normed or self.differs))
+
+    @property
+    def mixes(self) -> bool:
+        """The branch is nothing but the difference of another tensor from the stream, scaled: a + s (b - a)."""
+        graph = self.graph
+        kinds = {graph.names[node] for node in self.nodes if graph.effects[node] is not Effect.HAND_ON}
+        differences = [node for node in self.nodes if graph.names[node] in {"Sub", "Rsub"}]
+        return kinds <= {"Sub", "Rsub", "Mul", "Div"} and any(
+            tensor != self.join and tensor[0] not in self.members and not graph.is_raw(tensor[0])
+            for node in differences
+            for tensor in graph.data(node)
+        )
 
     @property
     def activated(self) -> bool:
@@ -177,12 +189,21 @@ class Region:
         return False
 
     def weighs_only(self, factor_of: FactorOf) -> bool:
-        """Tell whether only the weight of the branch depends on the stream, and what it weighs does not: a fusion."""
+        """Tell whether only the weight of the branch is computed from the stream, not what it weighs: a fusion."""
         factors = _tail_factors(self.graph, self.ends)
-        dependent = [tensor == self.join or tensor[0] in self.members for tensor in factors]
         if not factors:
             return _weighs_raw(self.graph, self.ends[0], factor_of)
-        return any(dependent) and not all(dependent)
+        dependent = [tensor == self.join or tensor[0] in self.members for tensor in factors]
+        return any(dependent) and not (all(dependent) and not any(map(self._is_handed_on, factors)))
+
+    def _is_handed_on(self, tensor: Tensor) -> bool:
+        """Tell whether a tensor is the join itself, or a part of it: nothing has worked on it."""
+        while tensor != self.join:
+            data = self.graph.data(tensor[0])
+            if len(data) != 1 or self.graph.effects[tensor[0]] not in {Effect.HAND_ON, Effect.PART}:
+                return False
+            tensor = data[0]
+        return True
 
 
 def gate_root(graph: Graph, gate: Tensor) -> tuple[Tensor, bool]:
@@ -224,6 +245,6 @@ def _tail_factors(graph: Graph, ends: tuple[Tensor, ...]) -> list[Tensor]:
         data = [(source, number) for source, number, _ in graph.inputs[node] if not graph.parametric[source]]
         if graph.names[node] == "Mul" and len(data) > 1:
             return data
-        if len(data) != 1 or graph.effects[node] not in {Effect.HAND_ON, Effect.SCALE}:
-            return []
+        if len(data) != 1 or graph.effects[node] not in {Effect.HAND_ON, Effect.SCALE, Effect.ADD}:
+            return []  # a constant may be added: sum() begins with 0
         tensor = data[0]
