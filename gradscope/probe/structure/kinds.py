@@ -73,6 +73,18 @@ def _made_up_for(graph: Graph, node: int, source: Tensor, factor_of: FactorOf) -
     return {source[0]} if factor is not None and factor.keeps and graph.names[source[0]] == "Div" else set()
 
 
+def ungated(graph: Graph, residual: Residual) -> tuple[Tensor, ...]:
+    """Return what a branch is before it is scaled and gated: what its last product is made of, without the gate."""
+    tensors = list(residual.branch.tensors)
+    while len(tensors) == 1 and tensors[0] != residual.join:
+        node = tensors[0][0]
+        if graph.effects[node] not in {Effect.HAND_ON, Effect.SCALE}:
+            break
+        tensors = _data(graph, node)
+    value = _gate_of(graph, tensors) if len(tensors) > 1 else None
+    return tuple(tensors) if value is None else (value,)
+
+
 _HANDING_ON = frozenset({Effect.HAND_ON})
 
 

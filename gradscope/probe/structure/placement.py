@@ -6,20 +6,24 @@ import math
 from collections.abc import Iterator
 
 from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.kinds import ungated
 from gradscope.probe.structure.normalised import ends_normalised, normaliser
 from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.own import OwnPart
 from gradscope.probe.structure.residual import Residual
 
 
 def placement_of(graph: Graph, residual: Residual) -> str:
     """Return where a residual block normalises.
 
-    pre: the branch begins with a norm. sandwich: it also ends with one. post: the sum goes into a norm before anything
-    else reads it. output: the branch only ends with a norm. none: neither.
+    pre: the branch begins with a norm (a gate on it may read the stream itself). sandwich: it also ends with one.
+    post: the sum goes into a norm before anything else reads it. output: the branch only ends with a norm. none:
+    neither.
     """
-    inside = frozenset(residual.region.nodes)
+    own = OwnPart(residual.region)
     last = any(ends_normalised(graph, tensor) for tensor in residual.branch.tensors)
-    begins = (residual.join, *_read_from(graph, residual.join, inside))
+    inside = frozenset(own.nodes) & frozenset(own.leading_to(ungated(graph, residual)))
+    begins = (*own.begins, *_read_from(graph, residual.join, inside))
     if any(normaliser(graph, tensor, inside) is not None for tensor in begins):
         return "sandwich" if last else "pre"
     if normaliser(graph, (residual.node, 0)) is not None:

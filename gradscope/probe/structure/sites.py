@@ -13,6 +13,7 @@ from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.kinds import branch_scaling, kind_of, skip_scaling
 from gradscope.probe.structure.lineage import weights_of
 from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.own import OwnPart
 from gradscope.probe.structure.placement import placement_of, reads_normalised
 from gradscope.probe.structure.places import Places, ancestry, child_below
 from gradscope.probe.structure.residual import Residual
@@ -116,9 +117,10 @@ def describe(
             key = trace if isinstance(trace, Trace) else int(graph.sequences[node])
             addition = recorder.additions.get(key)
             innermost = addition.call if addition is not None else places.owner(node)
-            container = _container(places, residual, innermost)
-            branches = _modules(graph, places, residual.region.nodes, container, innermost)
-            weights = [] if branches else _weights(graph, residual.region.nodes, parameters)
+            own = OwnPart(residual.region).working
+            container = _container(places, own, innermost)
+            branches = _modules(graph, places, own, container, innermost)
+            weights = [] if branches else _weights(graph, own, parameters)
             kind = "concat" if residual.concatenates else kind_of(graph, residual, factor_of)
             sites.append(
                 Site(
@@ -188,12 +190,12 @@ def _groups(found: dict[int, list[Residual]]) -> dict[int, int]:
     return {node: numbers[start] for node, start in first.items()}
 
 
-def _container(places: Places, residual: Residual, innermost: Call | None) -> Call | None:
+def _container(places: Places, branch: list[int], innermost: Call | None) -> Call | None:
     """The innermost call that contains the addition and all of its branch."""
     counts: Counter[Call | None] = Counter()
-    for node in residual.region.nodes:
+    for node in branch:
         counts.update(ancestry(places.owner(node)))
-    total = len(residual.region.nodes)
+    total = len(branch)
     return next((call for call in ancestry(innermost) if counts[call] >= total), innermost if not total else None)
 
 
