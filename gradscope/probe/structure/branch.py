@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gradscope.probe.structure.chain import Link, resamples
+from gradscope.probe.structure.chain import resamples
 from gradscope.probe.structure.graph import Graph, Tensor
-from gradscope.probe.structure.lineage import settled_from, unshaped
+from gradscope.probe.structure.lineage import unshaped
 from gradscope.probe.structure.operations import Effect
-from gradscope.probe.structure.parts import overlap, part_of
+from gradscope.probe.structure.parts import part_of
 from gradscope.probe.structure.region import NORMED, POOLED, PURE, REWEIGHED, WORKED, Region
 from gradscope.probe.structure.terms import Product, Term
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 def examine(
     graph: Graph,
-    link: Link,
+    join: Tensor,
     branch: Term,
     visited: set[int],
     jumps: dict[int, Residual],
     found: dict[int, list[Residual]],
 ) -> Region:
     """Go forward from the join through what the branch was computed by, and see what is done to the stream."""
-    region = Region(graph, link.tensor, ends=branch.tensors)
-    paths = _Paths(region, link, jumps, found)
+    region = Region(graph, join, ends=branch.tensors)
+    paths = _Paths(region, jumps, found)
     for node in sorted(visited):
-        if node > link.tensor[0]:
+        if node > join[0]:
             paths.visit(node)
     region.entries = tuple(sorted(paths.entries))
     paths.finish(branch)
@@ -39,11 +39,8 @@ def examine(
 class _Paths:
     """What the paths from the join to each node of a branch have in common; filled node by node."""
 
-    def __init__(
-        self, region: Region, link: Link, jumps: dict[int, Residual], found: dict[int, list[Residual]]
-    ) -> None:
+    def __init__(self, region: Region, jumps: dict[int, Residual], found: dict[int, list[Residual]]) -> None:
         self.region = region
-        self.parts = link.parts
         self.graph = region.graph
         self.jumps = jumps
         self.found = found
@@ -139,20 +136,11 @@ class _Paths:
         self.region.residuals.append(node)
         residual = self.found[node][0]
         stream = self._mask(residual.join)
-        if not stream or self._is_of_another(residual):
-            self.region.others.append(node)
         if not stream:
             if _bypasses(self.graph, residual, self.region.join):
                 self.elsewhere.add(node)
             return _union(masks) | WORKED
         return WORKED if residual.link.projection else stream | WORKED
-
-    def _is_of_another(self, residual: Residual) -> bool:
-        """Tell whether a sum belongs to another stream: to the other half of a coupling, or after one that did."""
-        mine, its = self.parts[-1:], residual.link.parts[-1:]
-        if residual.join == self.region.join and mine and its and not overlap(mine[0], its[0]):
-            return True
-        return not set(settled_from(self.graph, residual.join)).isdisjoint(self.region.others)
 
     def _grows(self, node: int) -> int:
         """Return -1 where a node makes a tensor larger that was smaller than the stream, 1 where it was as large."""

@@ -11,7 +11,7 @@ from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, settled_fro
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import ancestry
 from gradscope.probe.structure.region import PURE
-from gradscope.probe.structure.terms import SUMS, Product, Term
+from gradscope.probe.structure.terms import SUMS, Product, Term, adder_of
 from gradscope.probe.watching.calls import Call
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ class Injections:
             for node in outer.region.residuals:
                 join = self._found[node][0].join
                 same = join == outer.join and node not in ends and self._is_apart(node, outer)
-                if node not in joins and (same or (join[0] < outer.join[0] and self._is_fed(join))):
+                fed = join[0] < outer.join[0] and self._is_fed(join) and not self._leaves(node, outer)
+                if node not in joins and (same or fed):
                     inner.add(node)
                     times = 0 if self._is_stage(self._found[node][0], outer) else same + again.get(node, 0)
                     again[outer.node] = max(again.get(outer.node, 0), times)
@@ -127,6 +128,20 @@ class Injections:
         """Tell whether an inner sum is written beside the outer one, or adds what does not come from its own module."""
         nodes = self._found[inner][0].region.nodes
         return self._owner(inner) is self._owner(outer.node) or not self._within_call(inner, nodes)
+
+    def _leaves(self, inner: int, outer: Residual) -> bool:
+        """Tell whether something else than an outer sum's branch reads an inner sum: it is a stream of its own."""
+        graph, region, ends = self._graph, outer.region, {outer.node, adder_of(self._graph, outer.node)}
+        stack, seen = [(inner, 0)], {(inner, 0)}
+        while stack:
+            tensor = stack.pop()
+            for node, _ in graph.readers(tensor):
+                if graph.live[node] and node not in ends and not region.holds(node, tensor):
+                    return True
+                if graph.effects[node] in _UNARY and (node, 0) not in seen:
+                    seen.add((node, 0))
+                    stack.append((node, 0))
+        return False
 
     def _is_stage(self, inner: Residual, outer: Residual) -> bool:
         """Tell whether what an inner sum adds to a stream reaches the outer sum by additions alone as well."""

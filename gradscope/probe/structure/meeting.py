@@ -71,7 +71,7 @@ class Search:
             links = self._outputs.get(node, [])
             for link in list(links):
                 if link.tensor in self._read:
-                    region = examine(self.graph, link, branch, self.visited, self._jumps, self.found)
+                    region = examine(self.graph, link.tensor, branch, self.visited, self._jumps, self.found)
                     if not region.works and region.mixes:
                         continue  # a + s (b - a): what matters is where a and b come from
                     if region.works or not link.gates:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gradscope.probe.structure.graph import Tensor
+from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.operations import Effect
-from gradscope.probe.structure.region import Region
+from gradscope.probe.structure.parts import overlap
+from gradscope.probe.structure.residual import Residual
 
 _TAKING = frozenset({Effect.HAND_ON, Effect.PART, Effect.JOIN})
 """What may be done to streams before a block works on them."""
@@ -19,20 +21,24 @@ _TAKING = frozenset({Effect.HAND_ON, Effect.PART, Effect.JOIN})
 class OwnPart:
     """The part of a branch that belongs to its block.
 
+    Args:
+        residual: The residual addition.
+        found: All residual additions of the graph, by node.
+
     Attributes:
         begins: What it starts from: the stream, or the other streams that the stream has gone into.
         nodes: Its operations, in execution order.
         working: Those of them after the ones that only cut, join and reshape what it starts from.
     """
 
-    def __init__(self, region: Region) -> None:
-        self._region = region
+    def __init__(self, residual: Residual, found: dict[int, list[Residual]]) -> None:
+        region = self._region = residual.region
         self._blocks = {block.node: block for block in region.blocks}
-        others = frozenset(region.others)
+        others = _sums_of_others(residual, found)
         behind = self.leading_to(region.ends, others)
         direct = self._reached(region.join, others)
         passed = not any(end == region.join or end[0] in direct for end in region.ends)
-        read = tuple((node, 0) for node in region.others if node in behind)
+        read = tuple((node, 0) for node in sorted(others & behind))
         self.begins: tuple[Tensor, ...] = read if passed else (region.join,)
         self.nodes = [n for n in region.nodes if n in behind and n not in others and (passed or n in direct)]
         self.working = self._trimmed() or self.nodes
@@ -73,3 +79,18 @@ class OwnPart:
     def _sources(self, node: int) -> list[Tensor]:
         block = self._blocks.get(node)
         return self._region.graph.data(node) if block is None else [block.join, *block.entries]
+
+
+def _sums_of_others(residual: Residual, found: dict[int, list[Residual]]) -> frozenset[int]:
+    """The sums on a branch that belong to other streams: they do not add to the join, or to another half of it."""
+    region, others = residual.region, set[int]()
+    for node in region.nodes:
+        one = next(iter(found.get(node, ())), None)
+        if one is None or one.concatenates:
+            continue
+        mine, its = residual.link.parts[-1:], one.link.parts[-1:]
+        halves = one.join == region.join and bool(mine and its) and not overlap(mine[0], its[0])
+        elsewhere = one.join != region.join and one.join[0] not in region.members
+        if elsewhere or halves or not others.isdisjoint(settled_from(region.graph, one.join)):
+            others.add(node)
+    return frozenset(others)

@@ -13,14 +13,13 @@ from gradscope.probe.structure.own import OwnPart
 from gradscope.probe.structure.residual import Residual
 
 
-def placement_of(graph: Graph, residual: Residual) -> str:
+def placement_of(graph: Graph, residual: Residual, own: OwnPart) -> str:
     """Return where a residual block normalises.
 
     pre: the branch begins with a norm (a gate on it may read the stream itself). sandwich: it also ends with one.
     post: the sum goes into a norm before anything else reads it. output: the branch only ends with a norm. none:
     neither.
     """
-    own = OwnPart(residual.region)
     last = any(ends_normalised(graph, tensor) for tensor in residual.branch.tensors)
     inside = frozenset(own.nodes) & frozenset(own.leading_to(ungated(graph, residual)))
     begins = (*own.begins, *_read_from(graph, residual.join, inside))

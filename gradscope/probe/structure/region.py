@@ -51,7 +51,6 @@ class Region:
         fresh: And nothing with weights ran since they were brought back to the stream's.
         finer: All paths come to the end from a finer resolution.
         modulates: The join goes into another stream's branch on every way, not into that stream.
-        others: Sums of other streams on the way: the join goes into what is added there.
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
         parts_read: Parts it takes of tensors from before the join (a time step of a sequence).
@@ -72,7 +71,6 @@ class Region:
     fresh: bool = False
     finer: bool = False
     modulates: bool = False
-    others: list[int] = field(default_factory=list)
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
     blocks: list[Residual] = field(default_factory=list)

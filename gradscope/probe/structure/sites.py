@@ -117,7 +117,8 @@ def describe(
             key = trace if isinstance(trace, Trace) else int(graph.sequences[node])
             addition = recorder.additions.get(key)
             innermost = addition.call if addition is not None else places.owner(node)
-            own = OwnPart(residual.region).working
+            part = OwnPart(residual, found)
+            own = part.working
             container = _container(places, own, innermost)
             branches = _modules(graph, places, own, container, innermost)
             weights = [] if branches else _weights(graph, own, parameters)
@@ -129,7 +130,7 @@ def describe(
                     op=addition.op if addition is not None else graph.names[node].lower(),
                     kind=kind,
                     counted=kind != "concat" and not residual.recurrent,
-                    placement=placement_of(graph, residual),
+                    placement=placement_of(graph, residual, part),
                     branches=branches or _owners(weights, container),
                     skips=_modules(graph, places, residual.link.nodes, container, None)
                     if residual.link.projection
