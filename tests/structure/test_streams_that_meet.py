@@ -99,6 +99,17 @@ class SplitAttention(Block):
         return x + self.out(sum(w * g for w, g in zip(weights.unbind(-2), groups, strict=True)))
 
 
+class Neighbours(Block):
+    """Messages between nodes of a graph, weighed by attention, beside a layer on the node (Velickovic 2018)."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        source, target = torch.arange(T).repeat(2), torch.arange(2 * T) % T
+        h = self.out(x)
+        weight = F.leaky_relu(self.router(h)[source] + self.router(h)[target], 0.2).exp()
+        weight = weight / torch.zeros(T, 1).index_add(0, target, weight)[target]
+        return F.elu(torch.zeros_like(h).index_add(0, target, h[source] * weight) + self.f[0](x)[:, :D])
+
+
 class Slopes(Block):
     """A Runge-Kutta step: the stages are inputs of the branch, their slopes together are what is added."""
 
@@ -139,6 +150,7 @@ CASES = {
     "coupling": (Net(Coupled, halves), ["f", "g"], "identity", "pre"),
     "tokens": (Net(SomeTokens), ["router … f"], "gated", "pre"),
     "split": (Net(SplitAttention), ["f.0 … out"], "identity", "none"),
+    "neighbours": (Net(Neighbours), ["out … router"], "projection", "none"),
     "slopes": (Net(Slopes), ["f"], "scaled", "none"),
 }
 

@@ -227,7 +227,13 @@ def _has_made_weights(graph: Graph, node: int) -> bool:
 
 
 def _sums_attention(graph: Graph, node: int) -> bool:
-    """Tell whether a sum is over what a softmax weighs: an attention written as a product and a sum."""
+    """Tell whether a sum is over what a softmax weighs: an attention written as a product and a sum.
+
+    In a graph the messages to one node are added up, each with a weight of its own, however that is normalised.
+    """
+    if graph.names[node] in _GATHERING:
+        values = [graph.data(source) for source, _ in graph.data(node) if graph.names[source] == "Mul"]
+        return any(len(factors) > 1 and graph.shape(factors[0]) != graph.shape(factors[1]) for factors in values)
     if graph.names[node] != "Sum":
         return False
     product = graph.data(node)[0][0]
@@ -244,6 +250,8 @@ def _union(masks: list[int]) -> int:
 
 
 _WORKING = frozenset({Effect.ATTEND, Effect.RECUR, Effect.FOURIER, Effect.OPAQUE})
+_GATHERING = frozenset({"IndexAdd", "ScatterAdd", "ScatterReduce"})
+"""Sums into the elements of a tensor that an index names."""
 _VIEWS = frozenset({"View", "UnsafeView", "ReshapeAlias", "Mul", "Div"})
 _DEEP = frozenset({Effect.ATTEND, Effect.RECUR, Effect.OPAQUE})
 _LINEAR = frozenset({Effect.HAND_ON, Effect.PART, Effect.ADD, Effect.RESAMPLE})
