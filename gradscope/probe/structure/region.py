@@ -189,21 +189,12 @@ class Region:
         return False
 
     def weighs_only(self, factor_of: FactorOf) -> bool:
-        """Tell whether only the weight of the branch is computed from the stream, not what it weighs: a fusion."""
+        """Tell whether only the weight of the branch depends on the stream, and what it weighs does not: a fusion."""
         factors = _tail_factors(self.graph, self.ends)
         if not factors:
             return _weighs_raw(self.graph, self.ends[0], factor_of)
         dependent = [tensor == self.join or tensor[0] in self.members for tensor in factors]
-        return any(dependent) and not (all(dependent) and not any(map(self._is_handed_on, factors)))
-
-    def _is_handed_on(self, tensor: Tensor) -> bool:
-        """Tell whether a tensor is the join itself, or a part of it: nothing has worked on it."""
-        while tensor != self.join:
-            data = self.graph.data(tensor[0])
-            if len(data) != 1 or self.graph.effects[tensor[0]] not in {Effect.HAND_ON, Effect.PART}:
-                return False
-            tensor = data[0]
-        return True
+        return any(dependent) and not all(dependent)
 
 
 def gate_root(graph: Graph, gate: Tensor) -> tuple[Tensor, bool]:
