@@ -46,6 +46,13 @@ def test_an_allocation_beyond_the_bound_fails_and_the_bound_is_gone_afterwards()
     assert len(torch.ones(MORE)) == MORE
 
 
+def test_a_machine_that_does_not_tell_what_is_free_sets_no_bound(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    monkeypatch.setattr(memory, "FREE", tmp_path / "nothing")
+    with memory.bounded():
+        assert len(torch.ones(MORE)) == MORE
+
+
 def test_a_search_that_is_led_to_too_much_memory_ends_with_a_clear_line():
     model = Hungry()
     first = [(0.0, (("rows", Guess("float", (BATCH, 4))),))]
