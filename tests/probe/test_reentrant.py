@@ -22,18 +22,31 @@ FLOWS = ["grad_norm", "skip_grad_norm", "branch_grad_norm", "cosine"]
 Run = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
 
-class Block(nn.Module):
-    """Two additions, one of them gated and dropped out, with scalars added on the way."""
+class Norm(nn.Module):
+    """A norm written by hand, whose weight is what is learned plus one (Gemma)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = nn.LayerNorm(D), nn.LayerNorm(D)
+        self.weight = nn.Parameter(torch.zeros(D))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * (1.0 + self.weight.float())
+
+
+class Block(nn.Module):
+    """Two additions, one of them gated and dropped out, the other scaled and normalised, with more added on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.LayerNorm(D), nn.LayerNorm(D), Norm()
         self.a, self.b = nn.Linear(D, D), nn.Linear(D, D)
         self.gate = nn.Parameter(torch.tensor(0.7))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.gate * F.dropout(self.a(self.first(x) + 1.0), 0.2)
-        return torch.stack([x, 0.5 * F.gelu(self.b(self.second(x)))]).sum(0)
+        seen = self.first(x).to(x.dtype) + 1.0
+        seen = seen + torch.ones_like(seen)  # looks like an addition, on the first step
+        x = x + self.gate * F.dropout(self.a(seen), 0.2)
+        return torch.stack([x, 0.5 * self.third(F.gelu(self.b(self.second(x))))]).sum(0)
 
 
 class Stack(nn.Module):
@@ -62,9 +75,10 @@ def again(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 def partly(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """The first addition is outside of what is checkpointed, its branch inside; the gate stays outside as well."""
-    x = x + block.gate * checkpoint(lambda h: F.dropout(block.a(block.first(h) + 1.0), 0.2), x, use_reentrant=True)
+    branch = checkpoint(lambda h: F.dropout(block.a(block.first(h) + 1.0 + 1.0), 0.2), x, use_reentrant=True)
+    x = x + block.gate * branch
     return checkpoint(
-        lambda h: torch.stack([h, 0.5 * F.gelu(block.b(block.second(h)))]).sum(0), x, use_reentrant=True
+        lambda h: torch.stack([h, 0.5 * block.third(F.gelu(block.b(block.second(h))))]).sum(0), x, use_reentrant=True
     )
 
 

@@ -173,6 +173,8 @@ class Notes:
         saved = numbers_given(name, args, kwargs)
         made = []
         for part in tensors_among((result,)):
+            if effect_of(short) is Effect.HAND_ON and any(part is tensor for tensor in tensors):
+                continue  # `to` of the type it has, dropout that drops nothing: autograd has no node for them either
             trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), call, saved=saved)
             if name in PRODUCTS and len(args) > 1:
                 self._note_factor(name, args, part, trace.sequence)

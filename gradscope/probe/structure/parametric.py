@@ -41,8 +41,6 @@ def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
 
 def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
     node, inputs = shown_by(graph.nodes[number]), graph.inputs[number]
-    if isinstance(node, Trace):
-        return False
     if not inputs:
         return isinstance(getattr(node, "variable", None), Parameter)
     if not all(known[source] for source, _, _ in inputs):
@@ -150,10 +148,12 @@ def _free(graph: Graph, node: int, parametric: list[bool]) -> None:
 
 def lacks_data(node: Any) -> bool:
     """Tell whether a weighted operation read data that needs no gradient (its first inputs, bias apart)."""
-    name = operation(node.name())
-    edges = node.next_functions
+    name = node.name if isinstance(node, Trace) else operation(node.name())
     if name in {"Embedding", "EmbeddingBag"}:
         return True
+    if isinstance(node, Trace):
+        return False  # data are among its inputs
+    edges = node.next_functions
     if name == "Mv":
         return False  # a matrix and a buffer, as in the norm of a weight
     data = edges[1:3] if name in {"Addmm", "Baddbmm", "Addbmm", "Addmv"} else edges[:2]

@@ -8,6 +8,7 @@ from gradscope.probe.structure.sites import Site
 from gradscope.probe.structure.skeleton import Skeleton
 from gradscope.probe.structure.stations import Station
 from gradscope.probe.structure.structure import Structure
+from gradscope.probe.structure.trace import Trace
 
 
 def remember(structure: Structure, graph: Graph, skeleton: Skeleton, *, hides: bool) -> None:
@@ -26,8 +27,7 @@ def renewed(structure: Structure, skeleton: Skeleton, recorder: AdditionRecorder
     """Use a structure for another step, whose graph has the same skeleton."""
     structure.nodes = {place: skeleton.nodes[number] for place, number in structure.in_skeleton.items()}
     for site in structure.sites:
-        addition = recorder.by_key.get(site.key) if site.key is not None else None
-        site.addition = addition if addition is not None else site.addition
+        site.addition = recorder.by_key.get(site.key) if site.key is not None else None
     for station in structure.stations:
         station.node, station.output_nr = structure.nodes[station.tensor[0]], station.tensor[1]
     return _repeated(structure, recorder)
@@ -38,9 +38,8 @@ def renewed_in_full(structure: Structure, graph: Graph, recorder: AdditionRecord
     structure.graph = graph
     structure.nodes = graph.numbered()
     for site in structure.sites:
-        number = graph.sequences[site.node]
-        addition = recorder.additions.get(int(number)) if number == int(number) else None
-        site.addition = addition if addition is not None else site.addition
+        node = graph.nodes[site.node]
+        site.addition = recorder.additions.get(node if isinstance(node, Trace) else int(graph.sequences[site.node]))
     for station in structure.stations:
         station.node, station.output_nr = graph.gradient_of(station.tensor) or (None, 0)
     return _repeated(structure, recorder)

@@ -1,8 +1,8 @@
 """What re-entrant activation checkpointing runs again inside the backward: there the gradients of its additions pass.
 
 The forward of a checkpointed segment builds no graph; its additions are found among traces. The backward runs the
-segment again, with a graph, and goes through that graph in a pass of its own. Right before that pass the second run's
-additions are matched to the first's, in the order in which they ran, and listened to.
+segment again, with a graph, and goes through that graph in a pass of its own. Right before that pass the additions are
+looked for in the second run's graph as well, matched to the first's in the order in which they ran, and listened to.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from gradscope.probe.structure.places import Places
 from gradscope.probe.structure.plan import Plan, plan_of
 from gradscope.probe.structure.residual import find_residuals
 from gradscope.probe.structure.structure import Structure
-from gradscope.probe.structure.terms import SUMS
 from gradscope.probe.structure.trace import Trace
 from gradscope.probe.structure.traversal import walk
 
 _Plans = dict[int, list[Plan | None]]
-"""By the number of a sum within its segment, one for each of its branches."""
+"""By the node of a sum, one for each of its branches, in the order in which the sums ran."""
 
 
 class Repeats:
@@ -65,19 +64,19 @@ class Repeats:
         notes, since = self.recorder.notes, node._sequence_nr()
         notes.splice(list(roots))
         splices = {**self._first_notes.splices, **notes.splices}  # checkpoints inside of checkpoints
-        first = _sums_behind([trace for (sequence, _), trace in splices.items() if sequence == since], since)
+        outputs = [trace for (sequence, _), trace in splices.items() if sequence == since]
+        first = [trace for trace in _inside(outputs, since) if trace in self._sites]
         ends = [notes.source(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
         graph = walk(ends, notes.hidden, notes.splices, notes.in_views)
-        again = [number for number, name in enumerate(graph.names) if name in SUMS and self._saw(graph, number)]
-        if not first or [trace.name for trace in first] != [graph.names[number] for number in again]:
-            return
-        for trace, number in zip(first, again, strict=True):
-            if isinstance(graph.nodes[number], Trace) and trace in self._sites:
-                self._sites[graph.nodes[number]] = self._sites[trace]
         graph.ends = [graph.index[end] for end in ends]
+        again = self._plans(graph) if first else {}
+        if [(t.name, t.shape) for t in first] != [(graph.names[n], graph.shape((n, 0))) for n in again]:
+            return
         nodes = dict(enumerate(graph.nodes))
-        for place, plans in self._plans(graph, again).items():
-            for site, plan in zip(self._sites.get(first[place], ()), plans, strict=False):
+        for trace, (number, plans) in zip(first, again.items(), strict=True):
+            if isinstance(nodes[number], Trace):
+                self._sites[nodes[number]] = self._sites[trace]
+            for site, plan in zip(self._sites[trace], plans, strict=False):
                 if plan is not None:
                     self._flows.listen_to(site, nodes, plan)
                     self._measured.update([site] if plan.branch and plan.skip is not None else ())
@@ -88,30 +87,24 @@ class Repeats:
         sites = [self._structure.sites[number] for number in sorted(numbers - self._measured)]
         return [site.name for site in sites if site.alive]
 
-    def _saw(self, graph: Graph, number: int) -> bool:
-        key = graph.nodes[number] if isinstance(graph.nodes[number], Trace) else graph.sequences[number]
-        return key in self.recorder.additions
-
-    def _plans(self, graph: Graph, sums: list[int]) -> _Plans:
+    def _plans(self, graph: Graph) -> _Plans:
         """Find out what to listen to; blocks that are alike are analysed once."""
         signature = hash((tuple(graph.names), tuple(map(tuple, graph.inputs))))
         if signature not in self._known:
             found, _ = find_residuals(graph, self.recorder, Places(graph, ()))
             dominators = Dominators(graph, graph.ends)
             self._known[signature] = {
-                place: [plan_of(graph, residual, dominators) for residual in found[node]]
-                for place, node in enumerate(sums)
-                if node in found
+                node: [plan_of(graph, residual, dominators) for residual in found[node]] for node in sorted(found)
             }
         return self._known[signature]
 
 
-def _sums_behind(outputs: list[Trace], since: int) -> list[Trace]:
-    """Return the sums that a segment ran, in order; `since` is the sequence number of the segment's own node."""
+def _inside(outputs: list[Trace], since: int) -> list[Trace]:
+    """Return what a segment ran, in order; `since` is the sequence number of the segment's own node."""
     waiting, seen = list(outputs), set(outputs)
     while waiting:
         inputs: list[Any] = [item for item in waiting.pop().inputs if isinstance(item, Trace)]
         inside = {trace for trace in inputs if trace.sequence > since}
         waiting += inside - seen
         seen |= inside
-    return sorted((trace for trace in seen if trace.name in SUMS), key=lambda trace: trace.sequence)
+    return sorted(seen, key=lambda trace: trace.sequence)
