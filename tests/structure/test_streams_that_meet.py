@@ -247,5 +247,5 @@ def test_scripted_children_that_are_run_as_one_after_a_few_steps() -> None:
             return x + self.g(torch.relu(self.f(self.norm(x))))
 
     model = nn.Sequential(nn.Linear(D, D), *(torch.jit.script(Scripted()) for _ in range(3)), nn.Linear(D, 2))
-    recording = gradscope.inspect(model, torch.randn(4, D)).recording
+    recording = gradscope.inspect(model, torch.randn(4, D), lambda output, _: output.square().mean()).recording
     assert [row["counted"] for row in recording.rows("sites")] == [True] * 3
