@@ -260,6 +260,13 @@ def test_beside_an_auxiliary_loss_the_main_output_is_held_to(write, source, word
     assert all(parameter.grad is not None for parameter in subject.model.parameters())
 
 
+def test_a_loss_of_each_sample_is_no_main_output(write):
+    each = AUTOENCODER.replace("return self.decoder(z", 'return {"loss": commitment.expand(4), "sound": self.decoder(z')
+    subject = load(write(each.replace(".detach()), commitment", ".detach())}")))
+    assert "output.loss of the model, which leaves out a part of it, plus" in subject.loss_origin.text
+    assert "for output sound 4x6" in subject.loss_origin.text
+
+
 def test_a_whole_loss_stays_alone_although_a_layer_is_unused(write):
     whole = MIXTURE.replace("(weights.mean(0) ** 2).sum()", "F.cross_entropy(self.head(x) * weights[:, :1], y)")
     whole = whole.replace("(self, x)", "(self, x, y)").replace("self.router,", "self.unused, self.router,")

@@ -15,7 +15,7 @@ from torch import nn
 from gradscope.target.losses.adapt import MAIN_OUTPUTS, Loss
 from gradscope.target.losses.find import FoundLoss
 from gradscope.target.losses.leaves import differentiable
-from gradscope.target.losses.own import find_own
+from gradscope.target.losses.own import find_own, is_loss_beside
 from gradscope.target.losses.reach import reached
 from gradscope.target.subject import Origin
 
@@ -52,6 +52,6 @@ def _is_auxiliary(output: Any, model: nn.Module) -> bool:
 
 
 def _main_output(output: Any) -> torch.Tensor | None:
-    """Return the output that is called the main one, else the first that is no scalar."""
-    tensors = {path: tensor for path, tensor in differentiable(output).items() if tensor.dim()}
+    """Return the output that is called the main one, else the first that is no loss."""
+    tensors = {path: tensor for path, tensor in differentiable(output).items() if not is_loss_beside(path, tensor)}
     return next((tensors[name] for name in MAIN_OUTPUTS if name in tensors), next(iter(tensors.values()), None))

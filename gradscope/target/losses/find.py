@@ -17,7 +17,7 @@ from gradscope.target.losses.adapt import Loss, Targets, adapted, prediction_in
 from gradscope.target.losses.chosen import chosen_loss
 from gradscope.target.losses.leaves import differentiable
 from gradscope.target.losses.made_up import MadeUpLoss, Term, kind_of
-from gradscope.target.losses.own import find_own, own_loss
+from gradscope.target.losses.own import find_own, is_loss_beside, own_loss
 from gradscope.target.losses.reach import covering
 from gradscope.target.pick import attribute, is_criterion
 from gradscope.target.sandbox import user_code
@@ -100,11 +100,11 @@ def made_up(output: Any, batch: Batch, model: nn.Module) -> FoundLoss:
     Raises:
         LossError: If nothing in the output depends on a parameter.
     """
-    has_own = find_own(output) is not None  # a scalar then, to which this one is added
+    has_own = find_own(output) is not None  # to which this one is added
     outputs = {
         path: tensor
         for path, tensor in differentiable(output).items()
-        if (tensor.is_floating_point() or tensor.is_complex()) and (tensor.dim() or not has_own)
+        if (tensor.is_floating_point() or tensor.is_complex()) and not (has_own and is_loss_beside(path, tensor))
     }
     trainable = [parameter.requires_grad for parameter in model.parameters()]
     if not outputs and trainable and not any(trainable):

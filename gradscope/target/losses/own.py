@@ -50,6 +50,11 @@ def find_own(output: Any) -> tuple[str, torch.Tensor] | None:
     return None
 
 
+def is_loss_beside(path: str, tensor: torch.Tensor) -> bool:
+    """Whether a tensor in an output that has a loss is a loss itself, be it one of each sample."""
+    return tensor.dim() == 0 or path in LOSS_NAMES
+
+
 def has_training_step(model: nn.Module) -> bool:
     """Whether a model brings its own ``training_step(batch, batch_idx)``, as a LightningModule does."""
     step = getattr(type(unwrapped(model)), "training_step", None)
