@@ -99,13 +99,20 @@ def _stepped(subject: Any) -> tuple[str, dict[str, str]]:
     loss.backward()
     gradients = [p.grad for p in subject.model.parameters() if p.requires_grad]
     given = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
-    is_finite = bool(torch.isfinite(loss)) and all(bool(torch.isfinite(g).all()) for g in given)
+    is_finite = bool(torch.isfinite(loss)) and all(_all_finite(g) for g in given)
     outcome = STEPS if given and is_finite else NOT_FINITE if given else NO_GRADIENT
     return outcome, {
         "model": type(subject.model).__name__,
         "idle": str(len(gradients) - len(given)),
         "parameters": str(len(gradients)),
     }
+
+
+def _all_finite(gradient: torch.Tensor) -> bool:
+    """Whether a gradient has neither NaN nor infinity; without a copy of it, where its numbers are ordered."""
+    if gradient.is_complex() or not gradient.numel():
+        return bool(torch.isfinite(gradient).all())
+    return all(bool(torch.isfinite(end)) for end in gradient.aminmax())
 
 
 def _row(target: str, outcome: str, detail: str) -> Row:

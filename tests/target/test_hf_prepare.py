@@ -12,7 +12,7 @@ from gradscope.target.hf import settle
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.scale import common_factor, divided
 from gradscope.target.hf.settle import _attempts
-from gradscope.target.hf.shrink import IN_STEP, SAME_WIDTHS, SMALL, tiny
+from gradscope.target.hf.shrink import IN_STEP, SAME_WIDTHS, SMALL, shrunk, tiny
 
 
 class Config:
@@ -100,6 +100,47 @@ def test_a_miniature_that_is_still_large_comes_behind_the_one_divided_in_step(
     attempts = list(_attempts([Autoencoder], lambda cls, level: prepared(Config, {}, cls, level)))
     assert [attempt.level for attempt in attempts[:2]] == first
     assert len(attempts) == len({attempt.level for attempt in attempts})
+
+
+class Vit:
+    """A configuration of the part that cuts pictures into patches."""
+
+    model_type = "made-up patches"
+
+    def __init__(self, image_size: int = 1008, patch_size: int = 14) -> None:
+        self.image_size, self.patch_size = image_size, patch_size
+
+    def to_dict(self) -> dict[str, Any]:
+        """What marks a configuration."""
+        return vars(self)
+
+
+class Pyramid:
+    """A configuration whose pictures are those of its part, and that says how large the maps are that come out."""
+
+    model_type = "made-up pyramid"
+
+    def __init__(self, backbone: Any = None, map_feature_sizes: Any = ((288, 288), (72, 72))) -> None:
+        self.backbone, self.map_feature_sizes = backbone or Vit(), map_feature_sizes
+
+    @property
+    def image_size(self) -> int:
+        """The size of the part's pictures."""
+        return int(self.backbone.image_size)
+
+    @image_size.setter
+    def image_size(self, value: int) -> None:
+        self.backbone.image_size = value
+
+    def to_dict(self) -> dict[str, Any]:
+        """What marks a configuration."""
+        return vars(self)
+
+
+def test_a_picture_is_as_small_as_that_of_the_part_that_cuts_it_and_so_are_its_maps() -> None:
+    changes = shrunk(Pyramid(), SMALL, [])
+    assert changes["image_size"] == changes["backbone"].image_size == 56
+    assert changes["map_feature_sizes"] == [[16, 16], [4, 4]]
 
 
 @pytest.mark.parametrize(("patches", "few"), [(32, 4), (256, 16), (9, 9)])

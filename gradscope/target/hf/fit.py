@@ -157,22 +157,27 @@ def _sections_in(source: str) -> list[int]:
     return [int(part) for part in match[1].split(",")] if match else list(range(USUAL_SECTIONS))
 
 
-def small_picture(config: Any) -> dict[str, Any]:
-    """A picture of a few patches a side; a size in two numbers stays in two, and a strip keeps its shape."""
+def small_picture(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A picture of a few patches a side; a size in two numbers stays in two, and a strip keeps its shape.
+
+    Where a part cuts the same picture into patches, the size is the one that the part was given.
+    """
     size, patch = getattr(config, "image_size", None), _one_side(getattr(config, "patch_size", None))
     side, count = _one_side(size), _one_side(constructor_values(config).get("num_patches"))
     if side is None:  # a square number counts all patches, another one those of a side
         few = PATCHES_PER_SIDE ** (2 if math.isqrt(count or 0) ** 2 == count else 1)
         return {"num_patches": min(count, few)} if count else {}
     small = patch * PATCHES_PER_SIDE if patch is not None and patch >= LARGE_PATCH else SMALL_SIDE
-    changes: dict[str, Any] = {}
+    if patch is None and _picture_side(None, parts_of(config)) == side:
+        small = _picture_side(None, changes) or small
+    found: dict[str, Any] = {}
     if isinstance(window := getattr(config, "window_size", None), int):
         window, stages = min(window, SMALL_WINDOW), getattr(config, "depths", None)
         if patch is not None and isinstance(stages, list | tuple):  # the last stage, halved at each, is one window
             small = patch * window * 2 ** (len(stages) - 1)
-        changes["window_size"] = window
+        found["window_size"] = window
     small = min(side, small)
-    return {**changes, "image_size": type(size)([small, small]) if isinstance(size, list | tuple) else small}
+    return {**found, "image_size": type(size)([small, small]) if isinstance(size, list | tuple) else small}
 
 
 def merged_widths(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:

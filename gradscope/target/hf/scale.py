@@ -16,7 +16,7 @@ WIDTHS = re.compile(
     r"(hidden|intermediate|embed\w*|embd|inner|ffn|mlp|model|head|rope|codebook|projection|proj|bottleneck|state|output|"
     r"adapter|connector|qk|v|kv|q|time|d|condition\w*|channel\w*|input)_?(sizes?|dims?|dimensions?|rank|widths?)$|"
     r"^(d_model|d_kv|d_ff|n_embd|n_inner|dim|width|hidden_size\w*|intermediate_size\w*|\w+_(embed_dim|hidden_size|hidden_dim|"
-    r"head_dim|lora_rank|intermediate_size|ffn_dim|embedding_size))$|_lora_rank$|mrope_section$|_dim$"
+    r"head_dim|lora_rank|intermediate_size|ffn_dim|embedding_size))$|_lora_rank$|mrope_section$|_dims?$"
 )
 """Settings that measure a width, in numbers of a vector."""
 CHANNELS = re.compile(r"(^|_)(channels?|filters?)(_list)?$")

@@ -116,7 +116,7 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
     changes.update(fitting_layers(config, changes))
     changes.update(fitting_stages(config, changes))
     if level < SAME_PICTURES:
-        changes.update(small_picture(config))
+        changes.update(small_picture(config, changes))
         changes.update(smaller_maps(config, changes))
         changes.update(pooled_tokens(config, changes))
     if level == IN_STEP and factor > 1:

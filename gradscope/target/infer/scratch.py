@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # missing in torch's stubs
 
-SHARE_ABOVE_BYTES = 2 * 2**30
+SHARE_ABOVE_BYTES = 2**30
 """Models with more parameters than this share them with their copy: two of them might not fit into memory."""
 
 
