@@ -22,7 +22,7 @@ DATA_FIELD = 5
 def bounded() -> Iterator[None]:
     """Make allocations fail that would take more than `SHARE` of what is free, instead of ending the process.
 
-    A failed allocation is an error like any other: the search learns nothing from it and goes on. Elsewhere than on
+    A failed allocation makes the search go on with fewer samples, then with smaller inputs. Elsewhere than on
     Linux there is no such bound.
     """
     if sys.platform != "linux":
