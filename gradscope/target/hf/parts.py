@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from gradscope.target.hf.heads import can_run
-from gradscope.target.hf.settings import parts_of
+from gradscope.target.hf.settings import default_of, parts_of
 
 DEEPEST = 3
 """Levels of names below a composite at which its parts are looked for."""
@@ -55,15 +55,3 @@ def running_alone(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         return not takes_text, type(entry[1]).__module__ != type(model).__module__, -size
 
     yield from sorted(models or blocks, key=rank)
-
-
-def default_of(config_class: Any) -> Any:
-    """Return a configuration as its class makes it; nothing where it needs to be told more."""
-    try:
-        return config_class()
-    except Exception:  # each refuses in its own way
-        return _Empty()
-
-
-class _Empty:
-    """A configuration without parts."""

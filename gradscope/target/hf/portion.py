@@ -11,9 +11,10 @@ from torch import nn
 from gradscope.target.hf.attempt import Attempt, Settled, inputs_of
 from gradscope.target.hf.guesses import feeds_several
 from gradscope.target.hf.heads import classes_of, holders_of
-from gradscope.target.hf.parts import default_of, made_from, owners_of, running_alone
+from gradscope.target.hf.parts import made_from, owners_of, running_alone
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.repair import built
+from gradscope.target.hf.settings import default_of
 from gradscope.target.hf.shrink import SMALL, tiny
 from gradscope.target.infer.search import Inferred
 

@@ -9,10 +9,19 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradscope.target.hf.agree import default_part, given_back
 from gradscope.target.hf.fit import plain_rotation
 from gradscope.target.hf.settings import UNREADABLE, constructor_values, parts_of, read_setting
 from gradscope.target.hf.sizes import HIGHEST_ID, SPECIAL_ID, smaller
-from gradscope.target.hf.told import annotation_of, list_for, takes_lists, takes_numbers, takes_words, word_for
+from gradscope.target.hf.told import (
+    annotation_of,
+    list_for,
+    takes_lists,
+    takes_numbers,
+    takes_tables,
+    takes_words,
+    word_for,
+)
 
 LACKS = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 """What Python says of a setting that a configuration does not have."""
@@ -27,6 +36,8 @@ TIED = re.compile(r"`?(\w+)`?(?: \(\S+\))? must (?:equal|match|be equal to|be th
 ALIKE = re.compile(r"config\.(?:(\w+)\.)?(\w+)=(\d+)`? should (?:match|equal) `?config\.(\w+)=(\d+)")
 FIXED = re.compile(r"`?(\w+)`? must be (\d+),? (?:but )?got")
 """What a configuration says of a setting that another one, or the architecture, decides."""
+AS_TABLE = re.compile(r"'NoneType' object has no attribute '(get|items|keys|values)'")
+"""What Python says where a table is missing that a model looks things up in."""
 CHANCE = re.compile(r"drop")
 """Settings of how often something is left out at random."""
 MOST_REPAIRS = 6
@@ -62,10 +73,11 @@ def configured(cls: Callable[..., Any], settings: dict[str, Any]) -> Any:
             return cls(**settings)
         except Exception as error:  # each validates in its own way
             agreed = _agreed(str(error), cls, settings)
-            tied = {key: part for name, value in agreed for key, part in _set(cls, settings, name, value)}
-            if not tied:
+            mended = {key: part for name, value in agreed for key, part in _set(cls, settings, name, value)}
+            mended = mended or dict(given_back(cls, str(error), settings))
+            if not mended:
                 raise
-            settings = {**settings, **tied}
+            settings = {**settings, **mended}
     return cls(**settings)
 
 
@@ -75,11 +87,11 @@ def _set(cls: Any, settings: dict[str, Any], name: str, value: Any) -> Iterator[
         if settings.get(name) != value:
             yield name, value
         return
-    for key, part in getattr(cls, "sub_configs", {}).items():
+    for key, kind in getattr(cls, "sub_configs", {}).items():
         old = settings.get(key)
-        if name in inspect.signature(part).parameters and getattr(old, name, None) != value:
-            kept = constructor_values(old) if old is not None else {}
-            yield key, part(**{**kept, name: value})
+        old = old if hasattr(old, "to_dict") else default_part(cls, key, kind)
+        if name in constructor_values(old) and getattr(old, name) != value:
+            yield key, type(old)(**{**constructor_values(old), name: value})
 
 
 def _agreed(message: str, cls: Callable[..., Any], settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -102,6 +114,8 @@ def _fill(config: Any, error: Exception) -> bool:
         return _as_lists(config, error)
     for owner, name in _missing(config, error):
         value = _value_for(name, owner, config)
+        if value is None and AS_TABLE.search(str(error)) and takes_tables(annotation_of(owner, name)):
+            value = {}
         if value is not None:
             setattr(owner, name, value)
             return True

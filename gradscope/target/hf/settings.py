@@ -49,3 +49,15 @@ def refuse_unknown(config: Any, given: Mapping[str, Any]) -> None:
     for key in given:
         if key not in known:
             raise TargetError(f"A {config.model_type} configuration has no {key!r}.", rule=did_you_mean(key, known))
+
+
+def default_of(config_class: Any) -> Any:
+    """Return a configuration as its class makes it; nothing where it needs to be told more."""
+    try:
+        return config_class()
+    except Exception:  # each refuses in its own way
+        return _Empty()
+
+
+class _Empty:
+    """A configuration without parts."""

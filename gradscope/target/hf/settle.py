@@ -88,8 +88,7 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     random.setstate(states[1])
     if (refitted := settled_refitted(stuck, model_type, label)) is not None:
         return refitted
-    is_whole = class_name or (failure is not None and first is None)
-    settled = (None if is_whole else settled_part(config_class, given, label, first)) or first
+    settled = (None if class_name else settled_part(config_class, given, label, first)) or first
     if settled is None:
         owner = next((owner.model_type for owner, _ in owners_of(config_class)), "")
         names = left_open(ready.config, failure) if ready is not None and failure is not None else []

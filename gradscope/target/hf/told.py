@@ -34,6 +34,11 @@ def takes_words(annotation: str) -> bool:
     return not is_other and bool(re.search(r"\bstr\b", _outside(annotation)))
 
 
+def takes_tables(annotation: str) -> bool:
+    """Whether a setting annotated so may be a mapping."""
+    return bool(re.search(r"\b([Dd]ict|Mapping)\b", annotation))
+
+
 def _outside(annotation: str) -> str:
     """Return an annotation without what its lists and mappings hold."""
     while HELD.search(annotation):

@@ -49,7 +49,7 @@ def first_candidates(model: nn.Module, hints: Hints) -> Iterator[tuple[float, Ca
     options: dict[str, list[Guess]] = {}
     shells: dict[str, list[Guess]] = {}
     for i, parameter in enumerate(_inputs_to_fill(model)):
-        name, annotation = parameter.name, _written(parameter)
+        name, annotation = parameter.name, written(parameter)
         shell, parts = _in_parts(model, parameter, hints, i == 0)
         whole = list(dict.fromkeys(_simple(model, (name,), annotation, hints, i == 0)))
         options[name] = [shell] if shell is not None else whole
@@ -132,7 +132,7 @@ def _inputs_to_fill(model: nn.Module) -> list[inspect.Parameter]:
     return needed or [p for p in parameters if p.kind is p.VAR_POSITIONAL][:1]
 
 
-def _written(parameter: inspect.Parameter) -> str:
+def written(parameter: inspect.Parameter) -> str:
     """Return an annotation as it stands in the source."""
     annotation = parameter.annotation
     if annotation is parameter.empty:
@@ -142,7 +142,7 @@ def _written(parameter: inspect.Parameter) -> str:
 
 def guesses_for(model: nn.Module, parameter: inspect.Parameter, hints: Hints) -> Iterator[Guess]:
     """Yield what one input may be, best first."""
-    yield from _simple(model, (parameter.name,), _written(parameter), hints, False)
+    yield from _simple(model, (parameter.name,), written(parameter), hints, False)
 
 
 def _simple(

@@ -61,7 +61,7 @@ def read_hints(model: nn.Module) -> Hints:
     embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding)]
     convolutions = [m for m in model.modules() if isinstance(m, nn.modules.conv._ConvNd)]
     linears = [m for m in model.modules() if isinstance(m, nn.Linear) and not isinstance(m, nn.LazyLinear)]
-    widths = Counter([m.in_features for m in linears] + [m.embedding_dim for m in embeddings])
+    widths = Counter([int(m.in_features) for m in linears] + [m.embedding_dim for m in embeddings])
     told = _told(model)
     hints = Hints(
         vocab=_first(told, VOCAB_NAMES) or max((m.num_embeddings for m in embeddings), default=0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -24,8 +25,8 @@ DEFAULT_CHANNELS, LAZY_WIDTH = 3, 64
 def wanted_by(module: nn.Module) -> Iterator[Guess]:
     """Yield inputs that a layer without children takes, most usual first; nothing where any input will do."""
     for kind, wanted in WANTED:
-        if isinstance(module, kind):
-            yield from wanted(module)
+        if isinstance(module, kind):  # a size may have been computed with tensors
+            yield from (replace(guess, shape=tuple(int(dim) for dim in guess.shape)) for guess in wanted(module))
             return
     yield from _by_attributes(module)
 

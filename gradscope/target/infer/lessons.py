@@ -17,7 +17,7 @@ from gradscope.target.infer.guess import BATCH, SHELLS, Candidate, Guess
 from gradscope.target.infer.layers import TOKENS, wanted_by
 from gradscope.target.infer.placeholders import by_placeholders
 from gradscope.target.infer.roles import Hints
-from gradscope.target.infer.sizes import by_division, by_numbers, by_pairs, resized
+from gradscope.target.infer.sizes import by_division, by_numbers, by_packing, by_pairs, resized
 from gradscope.target.infer.trial import Outcome
 
 TOO_SMALL = re.compile(
@@ -108,6 +108,7 @@ def _lessons(
         yield from each(candidate, _larger, 1.0)
     if SPATIAL_TARGETS in message:
         yield from each(candidate, partial(_one_a_pixel, candidate=candidate), 0.1)
+    yield from by_packing(message, candidate)
     yield from _by_split(message, candidate)
     yield from by_division(message, candidate)
     yield from by_numbers(message, candidate)

@@ -27,6 +27,8 @@ class Hints:
         sizes: Whole numbers by the names that it, or the field, has for them.
         documented: Inputs whose shape it documents, by name.
         shells: Inputs that hold others and may be left out, by name.
+        annotations: What the inputs are annotated with, by name.
+        takes_any: Whether the forward takes any keyword.
     """
 
     vocab: int
@@ -38,6 +40,8 @@ class Hints:
     sizes: Mapping[str, int] = field(default_factory=dict)
     documented: Mapping[str, Guess] = field(default_factory=dict)
     shells: Mapping[str, Guess] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    takes_any: bool = False
 
     @property
     def tokens(self) -> int:
@@ -143,9 +147,13 @@ def _masks(name: str, hints: Hints) -> Iterator[Guess]:
     yield Guess("constant", value=None)
 
 
+OR_NONE = re.compile(r"\s*\|\s*none$|^(typing\.)?optional\[(\w+)\]$")
+"""What says that an input may be left out, in its annotation."""
+
+
 def annotated(name: str, annotation: str, inside: Sequence[Guess] = ()) -> Iterator[Guess]:
     """Yield what the annotation of an input settles; `inside` is what a list of tensors may hold."""
-    name, annotation = name.lower(), annotation.lower()
+    name, annotation = name.lower(), OR_NONE.sub(r"\2", annotation.lower())
     if re.fullmatch(r"(builtins\.)?int", annotation):
         yield Guess("constant", value=3 if "step" in name or "n_" in name or "num" in name else 1)
     elif re.fullmatch(r"(builtins\.)?float", annotation):

@@ -12,6 +12,8 @@ from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
 from gradscope.target.infer.guess import BATCH, TRIAL_BATCH, Candidate, Guess
 from gradscope.target.infer.layers import SIDES
 
+PACKED = re.compile(r"split_sizes=|got input of size: \[(\d+, ){3,}\d+\]|lengths?_?(tensor)? (must|should)|cu_seqlens")
+"""What is said where samples that should stand in one row stand beside one another."""
 COARSE = 16
 """Sides that patches and strides usually divide."""
 MULTIPLES = re.compile(r"(?:divisible|multiple|divide|% ?)([^.,;]{0,40})")
@@ -103,6 +105,18 @@ def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
         scaled = shape[axis] * want / got
         if scaled >= 1 and scaled != shape[axis]:
             yield with_size(guess, axis, round(scaled))
+
+
+def by_packing(message: str, candidate: Candidate) -> Iterator[Lesson]:
+    """Beside the length of each sample, features may stand in one row, those of all samples one behind the other."""
+    length = next((guess.high for _, guess in candidate if guess.kind == "lengths"), 0)
+    if not length or not PACKED.search(message):
+        return
+    for name, guess in candidate:
+        if guess.kind == "float" and len(guess.shape) == 3:  # noqa: PLR2004  # B x features x time, or time x features
+            total = TRIAL_BATCH * length
+            yield -0.2, with_guess(candidate, name, replace(guess, shape=(guess.shape[1], total)))
+            yield -0.1, with_guess(candidate, name, replace(guess, shape=(total, guess.shape[2])))
 
 
 def by_division(message: str, candidate: Candidate) -> Iterator[Lesson]:

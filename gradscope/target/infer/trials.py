@@ -13,7 +13,7 @@ from torch import nn
 
 from gradscope.errors import InputsError
 from gradscope.target.blame import message_of
-from gradscope.target.infer.first import optional_shells
+from gradscope.target.infer.first import optional_shells, written
 from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, assembled, described, flat, is_sane
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
@@ -74,10 +74,16 @@ class Trials:
     ) -> None:
         self.model, self.label = model, label
         hints = read_hints(unwrapped(model))
-        self.hints = replace(hints, shells=optional_shells(unwrapped(model), hints))
+        parameters = parameters_of_forward(unwrapped(model))
+        self.hints = replace(
+            hints,
+            shells=optional_shells(unwrapped(model), hints),
+            annotations={p.name: written(p) for p in parameters},
+            takes_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
+        )
         self.positional = tuple(
             p.name
-            for p in parameters_of_forward(unwrapped(model))
+            for p in parameters
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         )
         self.values: dict[str, Any] = {}
