@@ -10,6 +10,17 @@ from gradscope.target.hf.scale import common_factor, divided
 from gradscope.target.hf.settle import _unbuildable
 
 
+class Named(Bare):
+    def __init__(self, architecture=None, model_args=None):
+        super().__init__(architecture=architecture, model_args=model_args)
+
+
+def test_what_is_known_by_its_name_alone_has_few_blocks_inside_parts_as_well():
+    config = few_blocks(Bare(ears=Named(), eyes=Named(architecture="vit")))
+    assert config.ears.model_args is None
+    assert config.eyes.model_args == {"depth": 2}
+
+
 class Bare:
     """A configuration that keeps what it is given."""
 
@@ -139,3 +150,14 @@ def test_the_setting_that_is_left_open_is_named():
     error = _unbuildable("made-up", "hf:made-up", caught.value, open_settings=["eyes.block_table"])
     assert "default configuration, which leaves eyes.block_table open, raised TypeError" in error.what
     assert error.hint == "gradscope inspect hf:made-up -a eyes.block_table=value"
+
+
+class Named(Bare):
+    def __init__(self, architecture=None, model_args=None):
+        super().__init__(architecture=architecture, model_args=model_args)
+
+
+def test_what_is_known_by_its_name_alone_has_few_blocks_inside_parts_as_well():
+    config = few_blocks(Bare(ears=Named(), eyes=Named(architecture="vit")))
+    assert config.ears.model_args is None
+    assert config.eyes.model_args == {"depth": 2}

@@ -11,6 +11,7 @@ from torch import nn
 
 from gradscope.errors import LossError
 from gradscope.target import load
+from gradscope.target.losses.find import made_up
 from gradscope.target.losses.leaves import differentiable
 from gradscope.target.losses.made_up import LOSSES, MadeUpLoss, Term, kind_of
 from gradscope.target.losses.own import find_own
@@ -272,3 +273,11 @@ def test_a_whole_loss_stays_alone_although_a_layer_is_unused(write):
     whole = whole.replace("(self, x)", "(self, x, y)").replace("self.router,", "self.unused, self.router,")
     subject = load(write(whole.replace("= nn.Linear(6, 2),", "= nn.Linear(2, 2), nn.Linear(6, 2),")))
     assert subject.loss_origin.text == "output[1] of the model, a scalar"
+
+
+def test_outputs_without_a_gradient_are_told_apart():
+    model = nn.Linear(3, 3)
+    with pytest.raises(LossError) as raised_:
+        made_up({"codes": torch.ones(2, dtype=torch.int64), "hidden": torch.ones(2)}, torch.ones(2, 3), model)
+    assert "Whole numbers (codes: codes, places, counts)" in str(raised_.value)
+    assert "hidden was computed without gradients" in str(raised_.value)

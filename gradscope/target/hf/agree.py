@@ -21,7 +21,7 @@ def given_back(cls: Any, message: str, settings: dict[str, Any]) -> Iterator[tup
     for word in dict.fromkeys(NAMED.findall(message)):
         part, _, name = word.rpartition(".")
         for key, old in parts_of(default).items():
-            new = settings.get(key)
+            new: Any = settings.get(key)
             if part in ("", key) and type(new) is type(old) and name in constructor_values(new):
                 value = read_setting(old, name)
                 if _differs(value, read_setting(new, name)):

@@ -11,7 +11,7 @@ import torch
 
 from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.hf.repair import built, configured
-from gradscope.target.hf.scale import common_factor
+from gradscope.target.hf.scale import common_factor, few_blocks
 from gradscope.target.hf.settings import parts_of
 from gradscope.target.hf.shrink import IN_STEP, SMALL, tiny
 
@@ -53,7 +53,8 @@ def prepared(config_class: type, given: Mapping[str, Any], cls: type, level: int
             factor //= 2
     config = _named(config_class, given, cls, level, factor)
     try:
-        return _counted(cls, config)
+        ready = _counted(cls, config)
+        return _counted(cls, few_blocks(ready.config)) if ready.is_large and level == SMALL else ready
     except Exception:  # what is wrong is told where the model is built
         if level not in (SMALL, IN_STEP):
             raise

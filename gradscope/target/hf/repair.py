@@ -88,8 +88,8 @@ def _set(cls: Any, settings: dict[str, Any], name: str, value: Any) -> Iterator[
             yield name, value
         return
     for key, kind in getattr(cls, "sub_configs", {}).items():
-        old = settings.get(key)
-        old = old if hasattr(old, "to_dict") else default_part(cls, key, kind)
+        told: Any = settings.get(key)
+        old = told if hasattr(told, "to_dict") else default_part(cls, key, kind)
         if name in constructor_values(old) and getattr(old, name) != value:
             yield key, type(old)(**{**constructor_values(old), name: value})
 

@@ -29,6 +29,8 @@ COUNTED = re.compile(
 """Settings that count, or that measure something in the world outside."""
 FREE = re.compile(r"intermediate|inner|ffn|mlp|d_ff")
 """Widths that hang together with no other: the inside of two layers."""
+FEW_BLOCKS = {"depth": 2}
+"""What makes an architecture small that is known by its name alone: transformers of timm take it."""
 LARGEST_FACTOR = 64
 """The largest divisor that is tried."""
 SMALLEST_PART = 4
@@ -48,6 +50,15 @@ def common_factor(config: Any) -> int:
 def divided(config: Any, factor: int) -> dict[str, Any]:
     """Return the widths of a configuration divided by a factor."""
     return {name: _parted(value, factor) for name, value in _widths(config).items()}
+
+
+def few_blocks(config: Any) -> Any:
+    """Return a configuration whose parts have few blocks that are known by the name of their architecture alone."""
+    for part in parts_of(config).values():
+        few_blocks(part)
+    if isinstance(read_setting(config, "architecture"), str) and read_setting(config, "model_args") is None:
+        config.model_args = dict(FEW_BLOCKS)
+    return config
 
 
 def _parted(value: Any, factor: int) -> Any:

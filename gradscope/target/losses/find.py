@@ -15,7 +15,7 @@ from gradscope.target.importing import folder_of
 from gradscope.target.inputs.given import code_at
 from gradscope.target.losses.adapt import Loss, Targets, adapted, prediction_in
 from gradscope.target.losses.chosen import chosen_loss
-from gradscope.target.losses.leaves import differentiable
+from gradscope.target.losses.leaves import differentiable, named_tensors
 from gradscope.target.losses.made_up import MadeUpLoss, Term, kind_of
 from gradscope.target.losses.own import find_own, is_loss_beside, own_loss
 from gradscope.target.losses.reach import covering
@@ -115,12 +115,25 @@ def made_up(output: Any, batch: Batch, model: nn.Module) -> FoundLoss:
     if not outputs:
         raise LossError(
             "Nothing in the model's output depends on a trainable parameter.",
-            rule="At least one output must be a floating tensor with a gradient.",
+            rule=_why_none(output),
             hint="Check for .detach(), torch.no_grad(), argmax, or requires_grad=False on every parameter.",
         )
     outputs = {path: tensor for path, tensor in outputs.items() if not _is_masked(tensor)} or outputs
     loss = MadeUpLoss([Term(path, kind_of(outputs[path], batch)) for path in covering(outputs, model)])
     return FoundLoss(loss, Origin(loss.describe(output), synthetic=True))
+
+
+def _why_none(output: Any) -> str:
+    """Say what the outputs are where none has a gradient: whole numbers, or cut off."""
+    tensors = [(path or "the output", tensor) for path, tensor in named_tensors(output)]
+    whole = [path for path, tensor in tensors if not tensor.is_floating_point() and not tensor.is_complex()]
+    cut = [path for path, tensor in tensors if path not in whole]
+    said = []
+    if whole:
+        said.append(f"Whole numbers ({', '.join(whole)}: codes, places, counts) have no gradient.")
+    if cut:
+        said.append(f"{', '.join(cut)} was computed without gradients, or from what does not train.")
+    return " ".join(said) or "At least one output must be a floating tensor with a gradient."
 
 
 def _is_masked(tensor: torch.Tensor) -> bool:
