@@ -6,19 +6,8 @@ import pytest
 
 from gradscope.target.hf.fit import enough_experts, latent_heads
 from gradscope.target.hf.repair import built, configured, left_open
-from gradscope.target.hf.scale import common_factor, divided
+from gradscope.target.hf.scale import common_factor, divided, few_blocks
 from gradscope.target.hf.settle import _unbuildable
-
-
-class Named(Bare):
-    def __init__(self, architecture=None, model_args=None):
-        super().__init__(architecture=architecture, model_args=model_args)
-
-
-def test_what_is_known_by_its_name_alone_has_few_blocks_inside_parts_as_well():
-    config = few_blocks(Bare(ears=Named(), eyes=Named(architecture="vit")))
-    assert config.ears.model_args is None
-    assert config.eyes.model_args == {"depth": 2}
 
 
 class Bare:
