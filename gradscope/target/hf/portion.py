@@ -15,7 +15,7 @@ from gradscope.target.hf.parts import made_from, owners_of, running_alone
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.repair import built
 from gradscope.target.hf.settings import default_of
-from gradscope.target.hf.shrink import SMALL, tiny
+from gradscope.target.hf.shrink import IN_STEP, SMALL, tiny
 from gradscope.target.infer.search import Inferred
 
 MOST_PARTS = 3
@@ -61,8 +61,12 @@ def _wholes(
 
 def _miniature(cls: Any, config_class: Any, given: Mapping[str, Any]) -> nn.Module | None:
     """Return a small model of a class; None where its configuration does not fit, or is large all the same."""
-    try:
-        ready = prepared(config_class, given, cls, SMALL)
-        return None if ready.is_large else built(cls, ready.config)
-    except Exception:  # a configuration that does not fit raises anything
-        return None
+    for level in (SMALL, IN_STEP):
+        try:
+            ready = prepared(config_class, given, cls, level)
+            if not ready.is_large:
+                model: nn.Module = built(cls, ready.config)
+                return model
+        except Exception:  # a configuration that does not fit raises anything
+            continue
+    return None
