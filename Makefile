@@ -27,6 +27,7 @@ zoo:
 	GRADSCOPE_TRAINERS=required $(ZOO_VENV)/bin/python -m pytest tests/probe/test_trainers.py
 	$(ZOO_VENV)/bin/python -m zoo $(ZOO_ARGS)
 	$(ZOO_VENV)/bin/python -m zoo.flows
+	$(ZOO_VENV)/bin/python -m zoo.checkpoints
 
 bench:
 	$(BIN)/python -m benchmarks

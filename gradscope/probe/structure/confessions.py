@@ -106,14 +106,16 @@ def _of_numbers(graph: Graph, sites: list[Site], plans: list[Plan | None]) -> li
     return found
 
 
-def of_repeats(missed: list[str]) -> list[tuple[str, str]]:
-    """Return (what, why) for additions under re-entrant checkpointing whose gradients were not caught.
+def of_repeats(sites: list[str], stations: list[str]) -> list[tuple[str, str]]:
+    """Return (what, why) for additions and stations under re-entrant checkpointing whose gradients were not caught.
 
     Args:
-        missed: Their names.
+        sites: The names of the additions.
+        stations: The names of the stations.
     """
     why = "re-entrant checkpointing ran them again in another way, or their stream begins outside of it"
-    return [(f"gradients through skip and branch at {_list(missed)}", why)] if missed else []
+    found = [(f"gradients through skip and branch at {_list(sites)}", why)] if sites else []
+    return [*found, *([(f"the gradient along the stream at {_list(stations)}", why)] if stations else [])]
 
 
 def _list(names: list[str]) -> str:

@@ -126,7 +126,7 @@ class Flows:
     Args:
         nodes: The autograd nodes, by the numbers that the plans use.
         plans: What to listen to for each site; None for sites without a graph.
-        stations: Node and output number of each station; no node where its gradient is that of a site.
+        stations: Node and output number of each station; no node where there is none yet (checkpointing).
         rows: Where the numbers go.
         start_weights: Weights of the rows of the first station (see `faint_rows`).
     """
@@ -156,7 +156,7 @@ class Flows:
                 self.listen_to(number, nodes, plan)
         for number, (node, output_nr) in enumerate(stations):
             if node is not None:
-                self._hooks.append(node.register_prehook(self._at_station(number, output_nr)))
+                self.listen_at(number, node, output_nr)
 
     def keep(self, keep: bool) -> None:
         """Say whether the graph will be gone through again, so that gradients must be kept to be added up."""
@@ -183,6 +183,16 @@ class Flows:
             flow.keep, flow.has_plan = self._keep, True
             self.sites[number] = flow
         self._attach(nodes, plan, flow)
+
+    def listen_at(self, number: int, node: Any, output_nr: int) -> None:
+        """Listen to the gradient at a station.
+
+        Args:
+            number: The station's number.
+            node: The autograd node that makes it.
+            output_nr: Which output of that node it is.
+        """
+        self._hooks.append(node.register_prehook(self._at_station(number, output_nr)))
 
     def finish(self) -> None:
         """Measure what is left after a backward pass that did not come to every reader."""

@@ -153,21 +153,15 @@ class Notes:
             if isinstance(factor, int | float):
                 value = (1.0 / factor if factor else None) if name in DIVISIONS else float(factor)
                 self.factors[sequence] = Factor(value)
-            elif isinstance(factor, torch.Tensor) and not factor.requires_grad:
+            elif isinstance(factor, torch.Tensor) and self._is_raw(factor):
                 self.factors[sequence] = _factor(factor, result)
 
     def _note_trace(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, call: Call | None
     ) -> list[Trace]:
         tensors = list(tensors_among((args, tuple(kwargs.values())) if kwargs else args))
-        inputs: list[Any] = []
         self.splice(tensors)
-        for tensor in () if name.endswith("_like") or name.startswith("new_") else tensors:  # only their shape is used
-            if tensor.requires_grad:
-                if not torch.is_grad_enabled():  # otherwise it was cut off
-                    inputs.append(tuple(edge_of(tensor)))
-            elif tensor.is_floating_point() or tensor.is_complex():
-                inputs.append(self.trace(tensor))
+        inputs = self._inputs(name, tensors)
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
         short = operation_of(name, weighted=weighted)
         saved = numbers_given(name, args, kwargs)
@@ -175,12 +169,32 @@ class Notes:
         for part in tensors_among((result,)):
             if effect_of(short) is Effect.HAND_ON and any(part is tensor for tensor in tensors):
                 continue  # `to` of the type it has, dropout that drops nothing: autograd has no node for them either
-            trace = Trace(short, tuple(inputs), self._now(), tuple(part.shape), call, saved=saved)
+            trace = Trace(short, inputs, self._now(), tuple(part.shape), call, saved=saved)
             if name in PRODUCTS and len(args) > 1:
                 self._note_factor(name, args, part, trace.sequence)
             self._remember(part, trace)
             made.append(trace)
         return made
+
+    def _inputs(self, name: str, tensors: list[torch.Tensor]) -> tuple[Any, ...]:
+        """Return where the inputs of a trace come from; of a product with data what has no gradient is but a factor."""
+        if name.endswith("_like") or name.startswith("new_"):
+            return ()  # only their shape is used
+        if name in PRODUCTS and any(not (self._is_raw(t) or isinstance(t, torch.nn.Parameter)) for t in tensors):
+            tensors = [tensor for tensor in tensors if not self._is_raw(tensor)]
+        inputs: list[Any] = []
+        for tensor in tensors:
+            if tensor.requires_grad:
+                if not torch.is_grad_enabled():  # otherwise it was cut off
+                    inputs.append(tuple(edge_of(tensor)))
+            elif is_number(tensor):
+                inputs.append(self.trace(tensor))
+        return tuple(inputs)
+
+    def _is_raw(self, tensor: torch.Tensor) -> bool:
+        """Tell whether no gradient reaches a tensor, or what it was computed from without a graph."""
+        maker = self.maker_of(tensor)
+        return not tensor.requires_grad and (not isinstance(maker, Trace) or maker.raw)
 
     def look_inside(self, module: torch.nn.Module, args: tuple[Any, ...], output: Any, call: Call) -> None:
         """See what a call did whose operations TorchScript keeps to itself."""

@@ -49,8 +49,14 @@ class Repeats:
             trace = structure.nodes[site.node]
             if isinstance(trace, Trace) and trace.twin is None:
                 self._sites.setdefault(trace, []).append(number)
+        self._stations = {
+            structure.nodes[station.tensor[0]]: number
+            for number, station in enumerate(structure.stations)
+            if station.node is None
+        }
         self._known: dict[int, _Plans] = {}
         self._measured: set[int] = set()
+        self._seen: set[int] = set()
 
     def listen(self, roots: tuple[torch.Tensor, ...]) -> None:
         """Listen to a pass that begins inside of the step's own, where it goes through a repeated segment.
@@ -65,9 +71,11 @@ class Repeats:
         notes.splice(list(roots))
         splices = {**self._first_notes.splices, **notes.splices}  # checkpoints inside of checkpoints
         outputs = [trace for (sequence, _), trace in splices.items() if sequence == since]
-        first = [trace for trace in _inside(outputs, since) if trace in self._sites]
+        inside = _inside(outputs, since)
+        first = [trace for trace in inside if trace in self._sites]
         ends = [notes.source(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
         graph = walk(ends, notes.hidden, notes.splices, notes.in_views)
+        self._listen_at_stations(graph, inside)
         graph.ends = [graph.index[end] for end in ends]
         again = self._plans(graph) if first else {}
         if [(t.name, t.shape) for t in first] != [(graph.names[n], graph.shape((n, 0))) for n in again]:
@@ -81,11 +89,26 @@ class Repeats:
                     self._flows.listen_to(site, nodes, plan)
                     self._measured.update([site] if plan.branch and plan.skip is not None else ())
 
-    def missed(self) -> list[str]:
-        """Return the names of the checkpointed additions whose gradients were not all caught, once the pass is over."""
+    def _listen_at_stations(self, graph: Graph, inside: list[Trace]) -> None:
+        """Find stations inside of a segment again: among the operations of a kind and shape by their number."""
+        for trace in [trace for trace in inside if trace in self._stations]:
+            kind = (trace.name, trace.shape)
+            before = [other for other in inside if (other.name, other.shape) == kind]
+            after = [n for n, name in enumerate(graph.names) if (name, graph.shape((n, 0))) == kind]
+            if len(before) == len(after):
+                station, node = self._stations[trace], graph.nodes[after[before.index(trace)]]
+                if isinstance(node, Trace):
+                    self._stations[node] = station
+                else:
+                    self._flows.listen_at(station, node, 0)
+                    self._seen.add(station)
+
+    def missed(self) -> tuple[list[str], list[str]]:
+        """Return the names of the checkpointed additions and stations whose gradients were not caught, at the end."""
         numbers = {number for numbers in self._sites.values() for number in numbers}
         sites = [self._structure.sites[number] for number in sorted(numbers - self._measured)]
-        return [site.name for site in sites if site.alive]
+        stations = [self._structure.stations[number] for number in sorted({*self._stations.values()} - self._seen)]
+        return [site.name for site in sites if site.alive], [station.name for station in stations]
 
     def _plans(self, graph: Graph) -> _Plans:
         """Find out what to listen to; blocks that are alike are analysed once."""

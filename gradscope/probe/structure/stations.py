@@ -27,7 +27,7 @@ class Station:
         call: The call that returns it, None where no call does.
         site: The number of the site whose sum it is, None where it is no sum.
         tensor: Its place in the graph.
-        node: The autograd node that makes it; None for a sum whose gradient is that of its site (checkpointing).
+        node: The autograd node that makes it; None inside of a checkpointed segment, before that is run again.
         output_nr: Which output of that node it is.
         is_sum: It is the sum itself, not what a norm or an activation made of it.
         num_elements: How many elements it has.
@@ -104,11 +104,11 @@ def stations_along(network: Network, chain: list[int]) -> list[Station]:
     start = start_of(graph, places, [sites[n] for n in on_chain], blocks, chain)
     if start is not None:
         tensors.setdefault(start, None)
-    found = [
+    return [
         _station(network, tensor, tensors[tensor], blocks, layers.get(tensor), tensor == start)
         for tensor in sorted(tensors)
+        if graph.gradient_of(tensor) is not None or graph.segment_of(tensor[0]) is not None
     ]
-    return [one for one in found if one.node is not None or (one.is_sum and not graph.is_raw(one.tensor[0]))]
 
 
 def _station(

@@ -129,7 +129,7 @@ class StreamWatch:
             self.flows.remove()
         if self.structure is not None:
             if self._repeats is not None:
-                self.structure.confessions += of_repeats(self._repeats.missed())
+                self.structure.confessions += of_repeats(*self._repeats.missed())
                 self._repeats = None
             self.structure.release()
 
@@ -148,10 +148,8 @@ class StreamWatch:
         assert self.structure is not None
         assert self.flows is not None
         found = []
-        for station, seen in zip(self.structure.stations, self.flows.stations, strict=True):
-            forward, grad = None, seen
-            if station.site is not None and station.is_sum:
-                forward = self.structure.sites[station.site].forward_handles()[2]
-                grad = self.flows.sites[station.site].grad if station.node is None else seen
+        for station, grad in zip(self.structure.stations, self.flows.stations, strict=True):
+            site = self.structure.sites[station.site] if station.site is not None else None
+            forward = site.forward_handles()[2] if site is not None and station.is_sum else None
             found.append(StationNumbers(station.num_elements, forward, grad))
         return found
