@@ -212,3 +212,23 @@ def test_flows_of_a_coupling_are_those_of_its_own_half() -> None:
     expected = [float(through.norm()), float(through.norm()), float(branch.norm())]
     assert [seen.number(h) for h in (flow.grad, flow.skip, flow.branch)] == pytest.approx(expected, rel=1e-9)
     assert flow.dot is None
+
+
+def test_gradient_of_a_branch_that_is_used_elsewhere_is_no_number() -> None:
+    """What its first layer sends back holds the other use as well, and nothing tells how much."""
+
+    class Forked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            hidden = torch.relu(self.a(x))
+            return (x + self.b(hidden)) * (1.0 + 100.0 * hidden.mean())
+
+    seen = watched(nn.Sequential(nn.Linear(4, 6), Forked(), nn.Linear(6, 2)), torch.randn(5, 4))
+    flow = seen.flows[0]
+    assert flow.grad is not None
+    assert flow.branch is None
+    assert flow.dot is None
+    assert seen.structure.confessions[0][0] == "the branch's gradient alone at 1 + a … b"

@@ -37,7 +37,7 @@ class Plan:
             cannot be listened to.
         shared: Operations between the stream and those readers that serve other branches too (the norm of a parallel
             block), the last one first: the branch's gradient is sent through them on its own.
-        inexact: Why the gradient through the branch holds more than the branch's, None where it is exact.
+        inexact: Why the branch's gradient cannot be told from others', None where it can.
         apart: Skip and branch begin at different parts of the stream, so that their gradients cannot be compared.
     """
 
@@ -73,9 +73,10 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
     if traced or graph.gradient_of(residual.join) is None:
         return Plan(residual.node, None, (), (), "the stream needs no gradient there, or ran without a graph")
     within = {node for node, _ in shared}
-    leak = _leaks(graph, residual, dominators, within, gating, begin)
-    reason = "a tensor of the branch is used elsewhere as well" if leak else None
-    return Plan(residual.node, skip, readers, shared, reason, apart=begin != _on_skip(graph, residual)[0].tensor)
+    apart = begin != _on_skip(graph, residual)[0].tensor
+    if _leaks(graph, residual, dominators, within, gating, begin):
+        return Plan(residual.node, skip, (), (), "a tensor of the branch is used elsewhere as well", apart=apart)
+    return Plan(residual.node, skip, readers, shared, apart=apart)
 
 
 def _skip(graph: Graph, residual: Residual, dominators: Dominators) -> Place | None:
