@@ -249,3 +249,25 @@ def test_scripted_children_that_are_run_as_one_after_a_few_steps() -> None:
     model = nn.Sequential(nn.Linear(D, D), *(torch.jit.script(Scripted()) for _ in range(3)), nn.Linear(D, 2))
     recording = gradscope.inspect(model, torch.randn(4, D), lambda output, _: output.square().mean()).recording
     assert [row["counted"] for row in recording.rows("sites")] == [True] * 3
+
+
+def test_token_that_is_split_off_and_attends_to_all() -> None:
+    """The first block as well, whose stream comes straight from a layer: the second one shows that it goes on."""
+
+    class ClassAttention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.q, self.k, self.out = nn.LayerNorm(D), nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
+
+        def attend(self, u: torch.Tensor) -> torch.Tensor:
+            u = self.norm(u)
+            return self.out((self.q(u[:, :1]) @ self.k(u).mT).softmax(-1) @ u)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            token, patches = x[:, :1], x[:, 1:]
+            token = token + self.attend(torch.cat([token, patches], 1))
+            return torch.cat([token, patches], 1)
+
+    model = nn.Sequential(nn.Linear(5, D), ClassAttention(), ClassAttention(), nn.Linear(D, 3))
+    structure = structure_of(model, torch.randn(2, 6, 5))
+    assert [site.name for site in structure.sites if site.counted] == ["1 + q … out", "2 + q … out"]

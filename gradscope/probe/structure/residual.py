@@ -22,6 +22,7 @@ from gradscope.probe.structure.injections import Injections
 from gradscope.probe.structure.lineage import settled_from
 from gradscope.probe.structure.meeting import Search
 from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.parts import resolved
 from gradscope.probe.structure.places import Places
 from gradscope.probe.structure.region import PURE, Region
 from gradscope.probe.structure.terms import SUMS, Product, Term, terms_of
@@ -147,7 +148,7 @@ class Finder:
         """Yield the nodes of the stream that a block adds to, as the block before it may have left them."""
         if residual.link.projection:
             return
-        yield from settled_from(self.graph, residual.join)
+        yield from settled_from(self.graph, resolved(self.graph, residual.join))
         if self.graph.effects[residual.join[0]] is Effect.JOIN:
             yield from (source for source, _ in self.graph.data(residual.join[0]))
 
