@@ -40,21 +40,18 @@ def refuse(cls: type[nn.Module], label: str) -> None:
 
 def _around_all(body: list[ast.stmt]) -> Iterator[str]:
     """Yield the switch of a `with` that everything a forward returns is computed in."""
-    for statement in body:
-        if isinstance(statement, ast.With) and any(isinstance(node, ast.Return) for node in ast.walk(statement)):
-            yield from (
-                f"with {ast.unparse(item.context_expr)}" for item in statement.items if _turns_off(item.context_expr)
-            )
-            return
-        if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
-            return
+    returning = [part for part in body if any(isinstance(node, ast.Return) for node in ast.walk(part))]
+    if len(returning) == 1 and isinstance(returning[0], ast.With):
+        switches = (item.context_expr for item in returning[0].items if _turns_off(item.context_expr))
+        yield from (f"with {ast.unparse(switch)}" for switch in switches)
 
 
 def _turns_off(node: ast.expr) -> bool:
     """Whether an expression is `torch.no_grad()`, `torch.inference_mode()` or `torch.set_grad_enabled(False)`."""
     called = node.func if isinstance(node, ast.Call) else node
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    arguments = [getattr(argument, "value", None) for argument in node.args] if isinstance(node, ast.Call) else []
+    given = [*node.args, *(keyword.value for keyword in node.keywords)] if isinstance(node, ast.Call) else []
+    arguments = [getattr(argument, "value", None) for argument in given]
     if name == "set_grad_enabled":
         return arguments == [False]
     return name in SWITCHES and arguments in ([], [True])

@@ -46,6 +46,21 @@ class Either(nn.Linear):
             return super().forward(x)
 
 
+class Named(nn.Linear):
+    @torch.inference_mode(mode=False)
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Early(nn.Linear):
+    def forward(self, x):
+        with torch.no_grad():
+            if not self.training:
+                return super().forward(x)
+            scale = x.std()
+        return super().forward(x / scale)
+
+
 class Enabled(nn.Linear):
     @torch.inference_mode(False)
     def forward(self, x):
@@ -60,7 +75,9 @@ class Enabled(nn.Linear):
         (Inside, "with torch.set_grad_enabled(False)"),
         (Partly, ""),
         (Either, ""),
+        (Early, ""),
         (Enabled, ""),
+        (Named, ""),
         (nn.Linear, ""),
     ],
 )
