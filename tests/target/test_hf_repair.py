@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gradscope.target.hf.agree import configured
 from gradscope.target.hf.fit import enough_experts, latent_heads
-from gradscope.target.hf.repair import built, configured, left_open
+from gradscope.target.hf.repair import built, left_open
 from gradscope.target.hf.scale import common_factor, divided, few_blocks
 from gradscope.target.hf.settle import _unbuildable
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from torch import nn
 
+from gradscope.target.hf.agree import configured
 from gradscope.target.hf.prepare import prepared
-from gradscope.target.hf.repair import built, configured
+from gradscope.target.hf.repair import built
 from gradscope.target.hf.shrink import SMALL, shrunk, tiny
 from gradscope.target.hf.told import list_for, takes_lists, takes_numbers, takes_words, word_for
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
 from gradscope.errors import InputsError
+from gradscope.target.draws import Draws
 from gradscope.target.hf.guesses import feeds_several, guesses
 from gradscope.target.hf.more import beside
-from gradscope.target.hf.shrink import IN_STEP, SMALL, UNCHANGED
+from gradscope.target.hf.shrink import IN_STEP, SAME_PICTURES, SAME_WIDTHS, SMALL, UNCHANGED
 from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.scratch import scratch_copy
@@ -24,7 +23,13 @@ from gradscope.target.infer.trials import NothingFitsError
 
 MOST_SECONDS_EACH = 8.0
 """Processor time spent on the inputs of each class and size."""
-SIZES = {SMALL: "in miniature", IN_STEP: "with few layers, all widths divided alike", UNCHANGED: "in full size"}
+SIZES = {
+    SMALL: "in miniature",
+    SAME_WIDTHS: "with few layers and experts",
+    IN_STEP: "with few layers, all widths divided alike",
+    SAME_PICTURES: "with few layers and experts",
+    UNCHANGED: "in full size",
+}
 """What the levels are called."""
 BLIND_COST = 0.5
 """Cost of guesses from the layers alone against those from the signature and the configuration."""
@@ -58,10 +63,9 @@ class Attempt:
 
 def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | NothingFitsError | None:
     """Look for inputs without a trace in the random numbers that come after; what was furthest where there are none."""
-    states = torch.get_rng_state(), random.getstate()
+    draws = Draws()
     inferred = _try(model, attempt, config, label)
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
+    draws.again()
     return inferred
 
 
@@ -87,8 +91,6 @@ def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferre
 
 def note_of(attempt: Attempt, model_type: str) -> str:
     """Say what was built."""
-    level = attempt.level
-    size = SIZES.get(level, "with few layers and experts")
     idle = "; no inputs were found that use all of it" if attempt.partial else ""
-    name = attempt.cls.__name__
-    return f"{name} from the default configuration of {model_type}, {size}{idle}; -a key=value changes it."
+    size = f"{SIZES[attempt.level]}{idle}"
+    return f"{attempt.cls.__name__} from the default configuration of {model_type}, {size}; -a key=value changes it."

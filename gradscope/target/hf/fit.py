@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from gradscope.target.hf.settings import constructor_values, parts_of
+from gradscope.target.hf.settings import constructor_values, is_part, parts_of
 from gradscope.target.hf.sizes import DEPTHS
+from gradscope.target.hf.written import source_of_models
 
 KINDS = re.compile(r"layer_types|layers_block_type|block_types|layers_types")
 """Settings that name the kind of every layer."""
@@ -114,7 +112,7 @@ def latent_heads(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 def fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Make the sections of a multi-axis rotary embedding add up to half the new size of a head."""
     rope = getattr(config, "rope_parameters", None)
-    source = _models_of(inspect.getsourcefile(type(config)) or "")
+    source = source_of_models(type(config))
     if not isinstance(rope, Mapping) or not rope or "mrope_section" not in source:
         return {}
     if any(isinstance(part, Mapping) for part in rope.values()):  # each kind of layer rotates in its own way
@@ -126,7 +124,7 @@ def fitting_rotation(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 def plain_rotation(config: Any) -> dict[str, Any]:
     """Return how a kind of layer rotates where a configuration says nothing of it."""
     plain: dict[str, Any] = {"rope_type": "default", "rope_theta": BASE}
-    source = _models_of(inspect.getsourcefile(type(config)) or "")
+    source = source_of_models(type(config))
     has_sections = "mrope_section" in source
     return {**plain, "mrope_section": _sections(config, {}, _sections_in(source))} if has_sections else plain
 
@@ -142,13 +140,6 @@ def _sections(config: Any, changes: Mapping[str, Any], sections: Any) -> list[in
     new = [half - rest * (len(sections) - 1), *[rest] * (len(sections) - 1)]
     is_last_apart = sections[0] == sections[1] != sections[-1]  # height and width come first, and are alike
     return new[::-1] if is_last_apart else new
-
-
-@functools.cache
-def _models_of(file: str) -> str:
-    """Return the source of the models of a configuration file: whether several axes are rotated is told there alone."""
-    model_file = Path(file.replace("configuration_", "modeling_"))
-    return model_file.read_text(encoding="utf-8") if model_file.is_file() else ""
 
 
 def _sections_in(source: str) -> list[int]:
@@ -208,7 +199,7 @@ def smaller_maps(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def pooled_tokens(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Let a picture become a quarter as many tokens as it has patches at most, where patches are pooled into tokens."""
-    parts = [part for part in changes.values() if hasattr(part, "to_dict") and hasattr(part, "model_type")]
+    parts = [part for part in changes.values() if is_part(part)]
     sizes = [[_one_side(getattr(part, name, None)) for name in ("image_size", "patch_size")] for part in parts]
     per_side = next((side // patch for side, patch in sizes if side and patch), 0)
     counts = {name: value for name, value in constructor_values(config).items() if POOLED.search(name)}
@@ -218,7 +209,7 @@ def pooled_tokens(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 def _picture_side(config: Any, settings: Mapping[str, Any]) -> int:
     """Return the side of the pictures that a configuration, or a part among its settings, is for; 0 where none says."""
     own = _one_side(settings.get("image_size", getattr(config, "image_size", None)))
-    parts = (part for part in settings.values() if hasattr(part, "to_dict") and hasattr(part, "model_type"))
+    parts = (part for part in settings.values() if is_part(part))
     return own or next((side for part in parts if (side := _picture_side(part, parts_of(part)))), 0)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from gradscope.target.hf.names import GRID, LOWEST_ID, TOKENS, named
+from gradscope.target.hf.names import GRID, LOWEST_ID, SOUND_FLAG, TOKENS, VIDEO_FLAG, named
 from gradscope.target.hf.read import Facts, number_in, read_facts
 from gradscope.target.hf.senses import AUDIO_NAMES, PICTURE_NAMES, pictures, sounds
 from gradscope.target.infer.guess import BATCH, Candidate, Guess, Mark
@@ -92,9 +92,9 @@ def _several(
 ) -> Iterator[dict[str, Guess]]:
     """Yield texts with place for what is beside them: a picture and a sound, or one of the two."""
     is_video = facts.image_token is None or "pixel_values" not in parameters
-    picture = Mark(facts.video_token, 0, flag=2) if is_video and facts.video_token is not None else None
+    picture = Mark(facts.video_token, 0, flag=VIDEO_FLAG) if is_video and facts.video_token is not None else None
     picture = picture or (Mark(facts.image_token, 0) if facts.image_token is not None else None)
-    sound = Mark(facts.audio_token, 0, flag=3) if facts.audio_token is not None else None
+    sound = Mark(facts.audio_token, 0, flag=SOUND_FLAG) if facts.audio_token is not None else None
     counts = _placeholder_counts(facts.config)
     for one, other in itertools.product(seen[:1], heard[:2]):
         yield {**_with_place(text, (picture, sound), counts[0], parameters), **one, **other}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
-import sys
 from typing import Any
 
 from gradscope.target.hf.settings import UNREADABLE, read_setting
 from gradscope.target.hf.sizes import HIGHEST_ID, PLACEHOLDER_ID
+from gradscope.target.hf.written import source_of_module
 
 ASKED = re.compile(r"self\.config\.(\w+_token_(?:id|index))\b")
 """A special token that a model's source reads off its own configuration."""
@@ -22,15 +20,7 @@ def name_missing_tokens(config: Any, cls: type) -> None:
 
     Placeholders are left out: a kind of input that the configuration has no token for is not put into a text.
     """
-    asked = (name for name in _asked_for(cls.__module__) if not PLACEHOLDER_ID.match(name))
-    names = [name for name in asked if read_setting(config, name) is UNREADABLE]
+    asked = dict.fromkeys(ASKED.findall(source_of_module(cls.__module__)))
+    names = [name for name in asked if not PLACEHOLDER_ID.match(name) and read_setting(config, name) is UNREADABLE]
     for rank, name in enumerate(names):
         setattr(config, name, LOWEST_GIVEN - rank)
-
-
-@functools.cache
-def _asked_for(module: str) -> tuple[str, ...]:
-    try:
-        return tuple(dict.fromkeys(ASKED.findall(inspect.getsource(sys.modules[module]))))
-    except OSError:
-        return ()

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from gradscope.target.hf.names import GRID
+from gradscope.target.hf.names import GRID, PICTURE_FLAG, SOUND_FLAG, VIDEO_FLAG
 from gradscope.target.hf.read import Facts, read_facts
 from gradscope.target.hf.senses import pictures, sounds
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
@@ -16,8 +16,6 @@ from gradscope.target.infer.placeholders import with_run
 
 VIDEO = "pixel_values_videos"
 VIDEO_GRID = "video_grid_thw"
-PICTURE_FLAG, VIDEO_FLAG, SOUND_FLAG = 1, 2, 3
-"""What stands for each in an input that tells placeholders from words."""
 MOST_WAYS = 3
 """Ways to give each kind of input that are tried."""
 

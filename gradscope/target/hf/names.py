@@ -22,6 +22,8 @@ GRID = 4
 """Patches a side of a picture that is given as patches or as a map of features."""
 LOWEST_ID = 4
 """Ids below are usually padding and the like."""
+PICTURE_FLAG, VIDEO_FLAG, SOUND_FLAG = 1, 2, 3
+"""What stands for each in an input that tells placeholders from words."""
 PROMPTS = 2
 """Points a prompt holds."""
 FINER = (4, 2)

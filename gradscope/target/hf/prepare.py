@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from gradscope.target.hf.agree import configured
 from gradscope.target.hf.missing import name_missing_tokens
-from gradscope.target.hf.repair import built, configured
+from gradscope.target.hf.repair import built
 from gradscope.target.hf.scale import common_factor, few_blocks
 from gradscope.target.hf.settings import parts_of
 from gradscope.target.hf.shrink import IN_STEP, SMALL, tiny

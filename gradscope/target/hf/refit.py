@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import copy
 import itertools
-import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
 
+from gradscope.target.draws import Draws
 from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, note_of
-from gradscope.target.hf.repair import all_parts, built, named_parts
-from gradscope.target.hf.settings import constructor_values, read_setting
+from gradscope.target.hf.repair import built
+from gradscope.target.hf.settings import all_parts, constructor_values, named_parts, read_setting
 from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, assembled
 from gradscope.target.infer.making import values_of
 from gradscope.target.infer.memory import bounded
@@ -53,18 +52,16 @@ def settled_refitted(
     stuck: Iterable[tuple[Attempt, Any, NothingFitsError]], model_type: str, label: str
 ) -> Settled | None:
     """Settle on a configuration whose sizes are made to agree; every model is built from the present random numbers."""
-    states = torch.get_rng_state(), random.getstate()
+    draws = Draws()
     for trial, config, failure in itertools.islice(stuck, MOST_REFITTED):
         fitting = refitted(trial.cls, config, failure)
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
+        draws.again()
         if fitting is not None:
             model = built(trial.cls, fitting.config)
             if isinstance(found := inputs_of(model, trial, fitting.config, label), Inferred):
                 said = f"Its sizes do not fit together by default: {fitting.changed} was set."
                 return Settled(model, found, (note_of(trial, model_type), said))
-            torch.set_rng_state(states[0])
-            random.setstate(states[1])
+            draws.again()
     return None
 
 

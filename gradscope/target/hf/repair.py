@@ -1,17 +1,16 @@
-"""Mend a configuration that its models cannot be built from: settings that it lacks, leaves open, or ties together."""
+"""Mend a configuration that its models cannot be built from: settings that it lacks, or leaves open."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gradscope.target.hf.agree import default_part, given_back
+from gradscope.target.hf.agree import MOST_REPAIRS
 from gradscope.target.hf.fit import plain_rotation
-from gradscope.target.hf.settings import UNREADABLE, constructor_values, parts_of, read_setting
+from gradscope.target.hf.settings import UNREADABLE, all_parts, constructor_values, named_parts, read_setting
 from gradscope.target.hf.sizes import HIGHEST_ID, SPECIAL_ID, smaller
 from gradscope.target.hf.told import (
     annotation_of,
@@ -22,6 +21,7 @@ from gradscope.target.hf.told import (
     takes_words,
     word_for,
 )
+from gradscope.target.hf.written import source_of_module
 
 LACKS = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 """What Python says of a setting that a configuration does not have."""
@@ -32,16 +32,10 @@ READ = re.compile(r"\bconfig\.(\w+)")
 """Settings that a line of a model reads."""
 OWN = re.compile(r"\bself\.(\w+)")
 """What a line reads of what a module has kept."""
-TIED = re.compile(r"`?(\w+)`?(?: \(\S+\))? must (?:equal|match|be equal to|be the same as) `?(\w+)`?")
-ALIKE = re.compile(r"config\.(?:(\w+)\.)?(\w+)=(\d+)`? should (?:match|equal) `?config\.(\w+)=(\d+)")
-FIXED = re.compile(r"`?(\w+)`? must be (\d+),? (?:but )?got")
-"""What a configuration says of a setting that another one, or the architecture, decides."""
 AS_TABLE = re.compile(r"'NoneType' object has no attribute '(get|items|keys|values)'")
 """What Python says where a table is missing that a model looks things up in."""
 CHANCE = re.compile(r"drop")
 """Settings of how often something is left out at random."""
-MOST_REPAIRS = 6
-"""Settings that are mended, one after the other, before a configuration is given up."""
 HUGE = 10**12
 """Larger than every size that a name may stand for."""
 
@@ -60,50 +54,6 @@ def built(cls: Callable[[Any], Any], config: Any) -> Any:
                 raise
             _complete(config, cls)
     return cls(config)
-
-
-def configured(cls: Callable[..., Any], settings: dict[str, Any]) -> Any:
-    """Return a configuration with some settings, those made to agree that it says must.
-
-    Raises:
-        Exception: What the configuration raised, where it does not say what must agree.
-    """
-    for _ in range(MOST_REPAIRS):
-        try:
-            return cls(**settings)
-        except Exception as error:  # each validates in its own way
-            agreed = _agreed(str(error), cls, settings)
-            mended = {key: part for name, value in agreed for key, part in _set(cls, settings, name, value)}
-            mended = mended or dict(given_back(cls, str(error), settings))
-            if not mended:
-                raise
-            settings = {**settings, **mended}
-    return cls(**settings)
-
-
-def _set(cls: Any, settings: dict[str, Any], name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what sets a setting that is not set so yet, of a configuration or of the part of it that has it."""
-    if name in inspect.signature(cls).parameters:
-        if settings.get(name) != value:
-            yield name, value
-        return
-    for key, kind in getattr(cls, "sub_configs", {}).items():
-        told: Any = settings.get(key)
-        old = told if hasattr(told, "to_dict") else default_part(cls, key, kind)
-        if name in constructor_values(old) and getattr(old, name) != value:
-            yield key, type(old)(**{**constructor_values(old), name: value})
-
-
-def _agreed(message: str, cls: Callable[..., Any], settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield settings that a message says must be something, and what."""
-    for match in ALIKE.finditer(message):
-        yield match[4], min(int(match[3]), int(match[5]))  # what was made small is right
-    for match in FIXED.finditer(message):
-        yield match[1], int(match[2])
-    for match in TIED.finditer(message):
-        other = settings.get(match[2], getattr(cls, match[2], None))
-        if isinstance(other, int):
-            yield match[1], other
 
 
 def _fill(config: Any, error: Exception) -> bool:
@@ -144,19 +94,12 @@ def _as_lists(config: Any, error: Exception) -> bool:
 
 def _complete(config: Any, cls: Any) -> None:
     """Fill the sizes that a configuration leaves open and its models read: where one was missing, more are."""
-    asked = set(READ.findall(_source_beside(cls)))
+    asked = set(READ.findall(source_of_module(cls.__module__)))
     for owner in all_parts(config):
         for name, value in constructor_values(owner).items():
             size = _value_for(name, owner, config) if value is None and name in asked else None
             if isinstance(size, int | float):
                 setattr(owner, name, size)
-
-
-def _source_beside(cls: Any) -> str:
-    try:
-        return inspect.getsource(sys.modules[cls.__module__])
-    except (OSError, TypeError):
-        return ""
 
 
 def _missing(config: Any, error: Exception) -> Iterator[tuple[Any, str]]:
@@ -182,18 +125,6 @@ def _kept_by(module: Any, line: str) -> list[str]:
         return []
     kept = (re.findall(rf"self\.{name}\b[^\n=]*= *\w*\.?config\.(\w+)", source) for name in names)
     return [setting for settings in kept for setting in settings]
-
-
-def all_parts(config: Any) -> Iterator[Any]:
-    """Yield a configuration and the parts of it, whatever they are parts of."""
-    yield from (part for _, part in named_parts(config))
-
-
-def named_parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield a configuration and the parts of it, each behind what leads to it, such as ``vision_config.``."""
-    yield path, config
-    for key, part in parts_of(config).items():
-        yield from named_parts(part, f"{path}{key}.")
 
 
 def left_open(config: Any, error: Exception) -> list[str]:

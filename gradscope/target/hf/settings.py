@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradscope.errors import TargetError
@@ -27,9 +27,26 @@ def read_setting(config: Any, name: str) -> Any:
         return UNREADABLE
 
 
+def is_part(value: Any) -> bool:
+    """Whether the value of a setting is a configuration itself."""
+    return hasattr(value, "to_dict") and hasattr(value, "model_type")
+
+
 def parts_of(config: Any) -> dict[str, Any]:
     """Return the configurations inside a composite one."""
-    return {k: v for k, v in vars(config).items() if hasattr(v, "to_dict") and hasattr(v, "model_type")}
+    return {name: value for name, value in vars(config).items() if is_part(value)}
+
+
+def all_parts(config: Any) -> Iterator[Any]:
+    """Yield a configuration and the parts of it, whatever they are parts of."""
+    yield from (part for _, part in named_parts(config))
+
+
+def named_parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a configuration and the parts of it, each behind what leads to it, such as ``vision_config.``."""
+    yield path, config
+    for key, part in parts_of(config).items():
+        yield from named_parts(part, f"{path}{key}.")
 
 
 def attribute_name(cls: Any, key: str) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import random
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
-
-import torch
 
 from gradscope.errors import GradscopeError, MissingLibraryError, TargetError
 from gradscope.target.blame import raised
+from gradscope.target.draws import Draws
 from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, note_of
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several
@@ -41,6 +40,28 @@ MOST_SECONDS = 30.0
 """Processor time after which no further class or size is tried."""
 
 
+@dataclass
+class _Tried:
+    """What became of the attempts at a type where none settled it.
+
+    Attributes:
+        first: The first model that could be built, without inputs.
+        failure: The most telling of what was raised while one was built.
+        ready: The configuration that was prepared last.
+        stuck: The attempts for whose model no inputs were found, each with its configuration and why.
+    """
+
+    first: Settled | None = None
+    failure: Exception | None = None
+    ready: Prepared | None = None
+    stuck: list[tuple[Attempt, Any, NothingFitsError]] = field(default_factory=list)
+
+    def failed(self, error: Exception, level: int) -> None:
+        """Note what was raised; what a full-sized model raises of itself tells most."""
+        is_telling = level == UNCHANGED and not isinstance(error, RuntimeError | MemoryError)
+        self.failure = error if self.failure is None or is_telling else self.failure
+
+
 def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: str) -> Settled:
     """Build a tiny model of a type that goes through a forward.
 
@@ -54,48 +75,51 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
 
     config_class = CONFIG_MAPPING[model_type]
     classes = _classes(model_type, config_class, class_name, label)
-    states = torch.get_rng_state(), random.getstate()
-    first: Settled | None = None
-    failure: Exception | None = None
-    ready: Prepared | None = None
-    stuck: list[tuple[Attempt, Any, NothingFitsError]] = []
-    started = time.process_time()
+    draws, tried = Draws(), _Tried()
     prepare = functools.cache(functools.partial(prepared, config_class, given))
-    for attempt in _attempts(classes, prepare):
-        if first is not None and time.process_time() - started > MOST_SECONDS:
+    if (found := _first_that_runs(_attempts(classes, prepare), prepare, model_type, label, tried)) is not None:
+        return found
+    draws.again()
+    if (refitted := settled_refitted(tried.stuck, model_type, label)) is not None:
+        return refitted
+    settled = (None if class_name else settled_part(config_class, given, label, tried.first)) or tried.first
+    if settled is not None:
+        return settled
+    owner = next((owner.model_type for owner, _ in owners_of(config_class)), "")
+    failure, ready = tried.failure, tried.ready
+    names = left_open(ready.config, failure) if ready is not None and failure is not None else []
+    raise _unbuildable(
+        model_type, label, failure, has_classes=bool(classes), owner=owner, open_settings=names
+    ) from failure
+
+
+def _first_that_runs(
+    attempts: Iterable[Attempt], prepare: Prepare, model_type: str, label: str, tried: _Tried
+) -> Settled | None:
+    """Return the model of the first attempt that inputs go through; `tried` tells of those that none go through."""
+    draws, started = Draws(), time.process_time()
+    for attempt in attempts:
+        if tried.first is not None and time.process_time() - started > MOST_SECONDS:
             break
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
+        draws.again()
         try:
-            ready = prepare(attempt.cls, attempt.level)
-            if ready.is_large:
+            tried.ready = prepare(attempt.cls, attempt.level)
+            if tried.ready.is_large:
                 continue
-            model = built(attempt.cls, ready.config)
+            model = built(attempt.cls, tried.ready.config)
         except TargetError:
             raise
         except Exception as error:  # a configuration that does not fit raises anything
-            is_telling = attempt.level == UNCHANGED and not isinstance(error, RuntimeError | MemoryError)
-            failure = error if failure is None or is_telling else failure
+            tried.failed(error, attempt.level)
             continue
-        inferred = inputs_of(model, attempt, ready.config, label)
+        inferred = inputs_of(model, attempt, tried.ready.config, label)
         notes = (note_of(attempt, model_type),)
         if isinstance(inferred, Inferred):
             return Settled(model, inferred, notes)
         if inferred is not None:
-            stuck.append((attempt, ready.config, inferred))
-        first = first or Settled(model, None, notes)
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-    if (refitted := settled_refitted(stuck, model_type, label)) is not None:
-        return refitted
-    settled = (None if class_name else settled_part(config_class, given, label, first)) or first
-    if settled is None:
-        owner = next((owner.model_type for owner, _ in owners_of(config_class)), "")
-        names = left_open(ready.config, failure) if ready is not None and failure is not None else []
-        raise _unbuildable(
-            model_type, label, failure, has_classes=bool(classes), owner=owner, open_settings=names
-        ) from failure
-    return settled
+            tried.stuck.append((attempt, tried.ready.config, inferred))
+        tried.first = tried.first or Settled(model, None, notes)
+    return None
 
 
 def _unbuildable(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gradscope.target.hf.agree import configured
 from gradscope.target.hf.facts import FACTS
 from gradscope.target.hf.fit import (
     enough_experts,
@@ -19,9 +20,15 @@ from gradscope.target.hf.fit import (
     small_picture,
     smaller_maps,
 )
-from gradscope.target.hf.repair import configured
 from gradscope.target.hf.scale import divided
-from gradscope.target.hf.settings import attribute_name, constructor_values, parts_of, read_setting, refuse_unknown
+from gradscope.target.hf.settings import (
+    attribute_name,
+    constructor_values,
+    is_part,
+    parts_of,
+    read_setting,
+    refuse_unknown,
+)
 from gradscope.target.hf.sizes import (
     DEPTHS,
     HIERARCHICAL,
@@ -97,7 +104,7 @@ def shrunk(config: Any, level: int, used_ids: list[int], factor: int = 1) -> dic
     depth_only = level > SMALL or _is_hierarchical(config)
     stages = _lengths_of_stages(config)
     for name, value in constructor_values(config).items():
-        if hasattr(value, "to_dict") and hasattr(value, "model_type"):
+        if is_part(value):
             changes[name] = _smaller_part(value, level, used_ids, factor)
         elif RANDOM_DEPTH.search(name) and isinstance(value, float):
             changes[name] = 0.0

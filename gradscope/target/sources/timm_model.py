@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from gradscope.errors import TargetError
+from gradscope.target.draws import Draws
 from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.libraries import call_library, import_library
@@ -53,22 +52,22 @@ def open_source(spec: Spec, arguments: Mapping[str, Any], seed: int | None) -> S
         return model
 
     def build() -> Built:
-        states = torch.get_rng_state(), random.getstate()
+        draws = Draws()
         for side in _sides_to_build_for(timm, name, settled):
-            _restore(states)
+            draws.again()
             try:
                 model = make({"img_size": side})
             except TargetError:
                 continue
-            after = torch.get_rng_state(), random.getstate()
+            after = Draws()
             if not _runs(model, side):
                 continue
-            _restore(after)
+            after.again()
             note = (
                 f"Built for pictures of {side} x {side} so that a step stays short; -a img_size=… gives another size."
             )
             return Built(model, notes=(note,))
-        _restore(states)
+        draws.again()
         return Built(make({}))
 
     return Source(spec.text, build, library_inputs=_inputs)
@@ -78,12 +77,6 @@ def _sides_to_build_for(timm: Any, name: str, arguments: Mapping[str, Any]) -> I
     configuration = timm.get_pretrained_cfg(name.split(".", maxsplit=1)[0])
     if configuration is not None and configuration.fixed_input_size and "img_size" not in arguments:
         yield from (side for side in SMALL_SIDES if side < max(configuration.input_size[1:]))
-
-
-def _restore(states: tuple[torch.Tensor, object]) -> None:
-    """Set the generators back, so that the seed alone decides the weights."""
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])  # type: ignore[arg-type]  # what getstate gave
 
 
 def _runs(model: nn.Module, side: int) -> bool:
