@@ -66,7 +66,10 @@ def _compared(plain: Recording, seen: Recording) -> tuple[list[str], float]:
             found.append(f"{table} differ")
     largest = 0.0
     for table, columns in MEASURED.items():
-        for one, other in zip(plain.rows(table), seen.rows(table), strict=False):
+        if plain.num_rows(table) != seen.num_rows(table):
+            found.append(f"{seen.num_rows(table)} rows of {table} instead of {plain.num_rows(table)}")
+            continue
+        for one, other in zip(plain.rows(table), seen.rows(table), strict=True):
             largest = max(largest, *(_difference(one[column], other[column]) for column in columns))
     if largest > TOLERANCE:
         found.append(f"numbers differ by {largest:.1e}")
@@ -74,9 +77,12 @@ def _compared(plain: Recording, seen: Recording) -> tuple[list[str], float]:
 
 
 def _difference(one: float | None, other: float | None) -> float:
-    if one is None or other is None:
-        return 0.0 if one is other else math.inf
-    return abs(one - other) / max(abs(one), abs(other)) if one != other else 0.0
+    """Return how far two numbers are apart, relative to the larger one; infinity where one is none, or not finite."""
+    if one == other:
+        return 0.0
+    if one is None or other is None or not math.isfinite(one - other):
+        return math.inf
+    return abs(one - other) / max(abs(one), abs(other))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ class Row:
             found["errors"] = f"false alarm {self.errors}"
         return found
 
-
     def split(self) -> dict[str, tuple[Counter[str], Counter[str]]]:
         """The counted additions by kind and by placement, as found and as read by hand, where both are known."""
         pairs = {
