@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gradscope.probe.structure.factor import Factor
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import mixed_streams
 from gradscope.probe.structure.normalised import is_normalising
-from gradscope.probe.structure.notes import Factor
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import Part, part_of
 from gradscope.probe.structure.terms import Product, Term

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import weakref
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from gradscope.probe.structure.factor import Factor, factor_from
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, WEIGHTED, operation_of
 from gradscope.probe.structure.operations import CHECKPOINT, Effect, effect_of, operation
-from gradscope.probe.structure.parametric import lacks_data
+from gradscope.probe.structure.readers import readers_of
 from gradscope.probe.structure.scripted import look_inside
 from gradscope.probe.structure.summands import is_number, numbers_given, tensors_among
 from gradscope.probe.structure.trace import OUTSIDE, Trace
@@ -37,21 +37,6 @@ def _scales_data(tensors: list[torch.Tensor], product: torch.Tensor) -> bool:
         return True
     learned = max((tensor.numel() for tensor in tensors if tensor.requires_grad), default=0)
     return product.numel() > learned
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """What a product multiplied by, where that has no gradient.
-
-    Attributes:
-        value: The number; None for a tensor of several.
-        elementwise: The factor has an element for each element: a mask, not a scale.
-        keeps: It keeps some samples and drops the others (stochastic depth): on average a factor of one.
-    """
-
-    value: float | None
-    elementwise: bool = False
-    keeps: bool = False
 
 
 class Notes:
@@ -145,7 +130,7 @@ class Notes:
                 and is_number(tensor)
                 and tensor.dim() > 0
             ]
-            for (reader, place), (_, tensor) in zip(_readers_of(node, [i for i, _ in raw], before), raw, strict=False):
+            for (reader, place), (_, tensor) in zip(readers_of(node, [i for i, _ in raw], before), raw, strict=False):
                 self.hide(reader._sequence_nr(), place, self.trace(tensor).without_gradient())
 
     def _note_factor(self, name: str, args: tuple[Any, ...], result: torch.Tensor, sequence: float) -> None:
@@ -154,7 +139,7 @@ class Notes:
                 value = (1.0 / factor if factor else None) if name in DIVISIONS else float(factor)
                 self.factors[sequence] = Factor(value)
             elif isinstance(factor, torch.Tensor) and self._is_raw(factor):
-                self.factors[sequence] = _factor(factor, result)
+                self.factors[sequence] = factor_from(factor, result)
 
     def _note_trace(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, call: Call | None
@@ -245,18 +230,6 @@ class Notes:
         self._traces[id(tensor)] = (weakref.ref(tensor), trace)
 
 
-def _factor(factor: torch.Tensor, result: torch.Tensor) -> Factor:
-    """Say what a tensor without a gradient multiplies by; a mask of tokens or channels multiplies what stays by one."""
-    plain = type(factor) is torch.Tensor and not (factor.is_meta or factor.is_complex()) and factor.dim() > 1
-    if plain and 1 < factor.numel() == len(factor) == len(result):
-        kept = {float(value) for value in factor.flatten().tolist()} - {0.0}
-        if len(kept) <= 1:
-            return Factor(1.0, keeps=True)
-    elif plain and 1 < factor.numel() < result.numel() and bool(((factor == 0) | (factor == 1)).all()):
-        return Factor(1.0)
-    return Factor(None, factor.numel() == result.numel())
-
-
 def sequence_now() -> int:
     """Return the sequence number that the next autograd node will have."""
     number: int = torch._C._autograd._get_sequence_nr()
@@ -273,41 +246,3 @@ def sum_sequence(result: torch.Tensor) -> int | None:
         node = base.grad_fn
     number: int = node._sequence_nr()
     return number
-
-
-_RESHAPES = frozenset({"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze"})
-
-
-def _readers_of(node: Any, positions: list[int], before: int) -> list[tuple[Any, int]]:
-    """Return the nodes that read inputs which autograd left out, and where among their inputs.
-
-    A linear layer on more than two axes is a product between two reshapes: it is the product that works on the input.
-    An attention is a function of many operations: its projections do.
-
-    Args:
-        node: The node of the function's output.
-        positions: Where the inputs stand among the function's arguments.
-        before: The sequence number of the function's first operation.
-    """
-    while operation(node.name()) in _RESHAPES and node.next_functions[0][0] is not None:
-        node = node.next_functions[0][0]
-    missing = _missing(node)
-    if missing:
-        return [(node, position if position in missing else missing[0]) for position in positions]
-    inner = sorted(_lacking(node, before), key=lambda one: one._sequence_nr()) if positions else []
-    return [(one, _missing(one)[0]) for one in inner] or [(node, position) for position in positions]
-
-
-def _missing(node: Any) -> list[int]:
-    return [place for place, (source, _) in enumerate(node.next_functions) if source is None]
-
-
-def _lacking(node: Any, before: int) -> set[Any]:
-    """The operations with weights, behind a node and in the same function, whose data autograd left out."""
-    stack, seen = [node], {node}
-    while stack:
-        for source, _ in stack.pop().next_functions:
-            if source is not None and source not in seen and source._sequence_nr() >= before:
-                seen.add(source)
-                stack.append(source)
-    return {one for one in seen if effect_of(operation(one.name())) is Effect.PROJECT and lacks_data(one)}

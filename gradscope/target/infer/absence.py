@@ -64,17 +64,20 @@ def _none_on_the_way(error: BaseException, names: Sequence[str], hints: Hints) -
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     lines = [entry.line or "" for entry in traceback.extract_tb(error.__traceback__)]
-    none = [[n for n, value in frame.f_locals.items() if value is None] for frame in frames]
-    found = [name for here in reversed(none) for name in names if name in here]
+    none = [[name for name, value in frame.f_locals.items() if value is None] for frame in frames]
+    found = [name for in_frame in reversed(none) for name in names if name in in_frame]
     indexed = [name for name in found if re.search(rf"\b{re.escape(name)}[.\[]", lines[-1])]
     if indexed:
         return indexed
-    asked = [
-        [n for n in here if re.search(rf"\b{re.escape(n)}\b", line)] for here, line in zip(none, lines, strict=True)
-    ]
-    own = next((here for here in ([n for n in of if n in names] for of in reversed(asked)) if here), [])
-    handed_on = next((h for f, of in zip(frames, asked, strict=True) if (h := _handed_on(f, of, hints))), [])
-    return [*own, *found] or handed_on
+    asked = [[n for n in in_frame if _is_word_of(n, line)] for in_frame, line in zip(none, lines, strict=True)]
+    own = [[name for name in in_frame if name in names] for in_frame in reversed(asked)]
+    innermost = next(filter(None, own), [])
+    handed_on = (_handed_on(frame, in_frame, hints) for frame, in_frame in zip(frames, asked, strict=True))
+    return [*innermost, *found] or next(filter(None, handed_on), [])
+
+
+def _is_word_of(name: str, line: str) -> bool:
+    return bool(re.search(rf"\b{re.escape(name)}\b", line))
 
 
 def _handed_on(frame: FrameType, none: Sequence[str], hints: Hints) -> list[str]:
@@ -88,12 +91,14 @@ def _handed_on(frame: FrameType, none: Sequence[str], hints: Hints) -> list[str]
 
 def _in_place_of_ids(message: str, candidate: Candidate, optional: Sequence[str], hints: Hints) -> Iterator[Lesson]:
     """Give the embedded text instead of its ids, where the message says so, or the model has no embedding."""
-    ids = next((name for name, guess in candidate if name == IDS_NAME and guess.kind == "ids"), None)
-    if ids is None or IN_PLACE_OF_IDS not in optional or not (NO_IDS.search(message) or IN_PLACE_OF_IDS in message):
+    ids = dict(candidate).get(IDS_NAME)
+    if ids is None or ids.kind != "ids" or IN_PLACE_OF_IDS not in optional:
         return
-    length = dict(candidate)[ids].shape[1:2] or (hints.tokens,)
+    if not (NO_IDS.search(message) or IN_PLACE_OF_IDS in message):
+        return
+    length = ids.shape[1:2] or (hints.tokens,)
     embedded = Guess("float", (BATCH, *length, hints.width))
-    rest = tuple((name, guess) for name, guess in candidate if name not in (ids, IN_PLACE_OF_IDS))
+    rest = tuple((name, guess) for name, guess in candidate if name not in (IDS_NAME, IN_PLACE_OF_IDS))
     yield 0.0, ((IN_PLACE_OF_IDS, embedded), *rest)
 
 

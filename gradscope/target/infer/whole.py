@@ -48,8 +48,10 @@ def extended(candidate: Candidate, run: Run, teach: Teach, extend: Extend) -> Ca
     trials = list(extend(candidate))
     outcome = run(candidate) if trials else Outcome()
     idle, total = _idle(outcome)
-    zeros = _share_of_zeros(outcome) if len(idle) > IDLE_SHARE * total else 0.0
-    for trial in trials if len(idle) > IDLE_SHARE * total else ():
+    if len(idle) <= IDLE_SHARE * total:
+        return candidate
+    zeros = _share_of_zeros(outcome)
+    for trial in trials:
         found = _grown(dict(candidate), trial, run, teach)
         if found is None or len(_idle(found[1])[0]) >= len(idle):
             continue
