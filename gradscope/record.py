@@ -71,6 +71,8 @@ class Provenance:
     """True where the user's own training loop or script was watched, not steps that gradscope took."""
     partial: bool = False
     """True where the watching ended early (Ctrl-C, an exception); what had been measured is kept."""
+    notes: tuple[str, ...] = ()
+    """How the target was loaded, where that may not be what one expects: in miniature, a part of it, which weights."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ class Recording:
                 hint="pip install --upgrade with the version of gradscope that wrote it",
             )
         try:
-            provenance = Provenance(**_restored(content["provenance"]))
+            known = _restored(content["provenance"])
+            provenance = Provenance(**{**known, "notes": tuple(known.get("notes", ()))})
             tables = {table: _restored(content["tables"][table]) for table in TABLES}
             return cls(provenance, tables)
         except (KeyError, TypeError, AttributeError) as error:

@@ -44,6 +44,7 @@ def provenance_of(subject: Subject, settings: ProbeSettings, num_steps: int, bat
         torch=torch.__version__.partition("+")[0],
         python=platform.python_version(),
         git_commit=git_commit(subject.root),
+        notes=(*((f"Weights: {subject.weights}.",) if subject.weights else ()), *subject.notes),
     )
 
 

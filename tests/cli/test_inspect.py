@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from gradscope.record import Recording
 from tests.cli.running import run
@@ -112,6 +114,17 @@ def test_arguments_reach_the_factory_and_files_are_written(capsys: Capture) -> N
     assert "<html" in Path("page.html").read_text()
     assert "will-train" in Path("text.txt").read_text()
     assert run(capsys, "report", "page.html", "--output-format", "concise").out.startswith("page.html: will-train")
+
+
+def test_what_weights_were_loaded_is_told_and_kept(capsys: Capture) -> None:
+    """And what else is to be known of how the target was loaded: this factory seeds itself."""
+    Path("seeded.py").write_text(NET.replace("    return nn.Seq", "    torch.manual_seed(3)\n    return nn.Seq"))
+    same = nn.Sequential(*(nn.ModuleDict({"fc": nn.Linear(8, 8)}) for _ in range(3)), nn.Linear(8, 2))
+    torch.save(same.state_dict(), "a.pt")
+    done = run(capsys, "inspect", "seeded.py", "--weights", "a.pt", "--steps", "1", "-o", "run.json")
+    assert "Weights: 8 tensors from a.pt." in done.out
+    assert "seeds itself" in done.out
+    assert [note.split()[0] for note in Recording.load("run.json").provenance.notes] == ["Weights:", "seeded.py"]
 
 
 def test_watched_steps(capsys: Capture) -> None:

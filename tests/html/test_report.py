@@ -101,6 +101,17 @@ def test_confessions_and_made_up_inputs_are_shown() -> None:
     assert "the module returns a packed sequence" in text
 
 
+def test_how_the_target_was_loaded_is_told(tmp_path: Path) -> None:
+    recording = stack(6)
+    notes = ("Only the <b>decoder</b> of Whole, in miniature.",)
+    recording = Recording(dataclasses.replace(recording.provenance, notes=notes), recording.tables)
+    diagnosis = diagnose(recording)
+    text = html(recording, diagnosis)
+    assert text.count("Only the &lt;b&gt;decoder&lt;/b&gt; of Whole, in miniature.") == 2
+    write(recording, diagnosis, tmp_path / "report.html")
+    assert read_back(tmp_path / "report.html").provenance == recording.provenance
+
+
 def test_partial_runs_say_so() -> None:
     recording = stack(6)
     recording = Recording(dataclasses.replace(recording.provenance, partial=True), recording.tables)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,14 @@ def test_markdown_has_as_many_cells_in_every_row_and_no_live_markup() -> None:
     assert len(rows) == len(HOSTILE_NAMES) + 2
     for row in rows:
         assert len(re.findall(r"(?<!\\)\|", row)) == 7, row
+
+
+def test_markdown_tells_how_the_target_was_loaded() -> None:
+    recording, diagnosis = sick()
+    notes = ("Only the decoder of Whole, in miniature.",)
+    recording = replace(recording, provenance=replace(recording.provenance, notes=notes))
+    text = text_of("markdown", outcome((recording, diagnosis), "model.py"))
+    assert "Only the decoder of Whole, in miniature. Inputs: " in text
 
 
 def test_markdown_makes_running_text_inert() -> None:

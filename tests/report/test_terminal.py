@@ -71,6 +71,14 @@ def test_the_report_says_what_was_inspected_and_how_it_was_found() -> None:
     assert "synthetic" not in text
 
 
+def test_how_the_target_was_loaded_is_told() -> None:
+    recording, diagnosis = healthy()
+    notes = ("Only the decoder of Whole, in miniature: the whole has no forward.", "Weights: 3 tensors from a.pt.")
+    recording = replace(recording, provenance=replace(recording.provenance, notes=notes))
+    lines = drawn((recording, diagnosis), 120).splitlines()
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("  note ")] == list(notes)
+
+
 def test_made_up_inputs_are_marked() -> None:
     assert "synthetic" in drawn(hostile(), 120)
 

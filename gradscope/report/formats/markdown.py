@@ -51,7 +51,8 @@ def _section(outcome: Outcome) -> Iterator[str]:
     origins = (("inputs", provenance.inputs_synthetic), ("loss", provenance.loss_synthetic))
     made_up = [name for name, synthetic in origins if synthetic]
     note = f" Made up: {' and '.join(made_up)}." if made_up else ""
-    yield f"Inputs: {inert(provenance.inputs)}. Loss: {inert(provenance.loss)}.{note}"
+    loaded = "".join(f"{inert(sentence)} " for sentence in provenance.notes)
+    yield f"{loaded}Inputs: {inert(provenance.inputs)}. Loss: {inert(provenance.loss)}.{note}"
     yield ""
 
 

@@ -185,6 +185,7 @@ def provenance_rows(run: Provenance, steps: Sequence[int]) -> list[tuple[str, st
     rows = [
         ("Target", run.target, False),
         ("Arguments", ", ".join(f"{name}={value}" for name, value in run.arguments.items()), False),
+        ("Loaded", " ".join(run.notes), False),
         ("Inputs", run.inputs, run.inputs_synthetic),
         ("Batch", run.batch_shape, False),
         ("Loss", run.loss, run.loss_synthetic),

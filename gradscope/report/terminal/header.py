@@ -31,6 +31,7 @@ def draw_header(recording: Recording, console: Console, glyphs: Glyphs) -> None:
     console.print(title)
     pairs = [
         ("model", joined(_model(recording), glyphs)),
+        *(("note", Text(visible(note), overflow="fold")) for note in provenance.notes),
         ("inputs", _origin(provenance.inputs, provenance.inputs_synthetic, provenance.batch_shape, glyphs)),
         ("loss", _origin(provenance.loss, provenance.loss_synthetic, "", glyphs)),
         ("run", joined(_run(recording), glyphs)),

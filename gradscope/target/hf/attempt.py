@@ -92,5 +92,5 @@ def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferre
 def note_of(attempt: Attempt, model_type: str) -> str:
     """Say what was built."""
     idle = "; no inputs were found that use all of it" if attempt.partial else ""
-    size = f"{SIZES[attempt.level]}{idle}"
-    return f"{attempt.cls.__name__} from the default configuration of {model_type}, {size}; -a key=value changes it."
+    size = SIZES[attempt.level].capitalize()
+    return f"{size}, from the default configuration of {model_type}{idle}; -a key=value changes it."
