@@ -124,7 +124,7 @@ def test_what_weights_were_loaded_is_told_and_kept(capsys: Capture) -> None:
     done = run(capsys, "inspect", "seeded.py", "--weights", "a.pt", "--steps", "1", "-o", "run.json")
     assert "Weights: 8 tensors from a.pt." in done.out
     assert "seeds itself" in done.out
-    assert [note.split()[0] for note in Recording.load("run.json").provenance.notes] == ["Weights:", "seeded.py"]
+    assert [note.split()[0] for note in Recording.load("run.json").provenance.notes] == ["Weights:", "model()"]
 
 
 def test_watched_steps(capsys: Capture) -> None:
