@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from gradscope.target.hf.attempt import Attempt, inputs_of
 from gradscope.target.hf.refit import refitted
+from gradscope.target.hf.shrink import SMALL
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.search import search_inputs
 from gradscope.target.infer.trials import NothingFitsError
@@ -85,9 +87,16 @@ def test_a_width_that_is_added_to_another_is_that_of_the_part():
 
 
 def test_what_the_first_layer_wants_is_a_matter_of_the_inputs():
-    failure = NothingFitsError("")
-    failure.candidate, failure.message, failure.progress = (), "to have 384 channels, but got 8 channels", 1
+    failure = NothingFitsError("", message="to have 384 channels, but got 8 channels", progress=1)
     assert refitted(Neck, Config(maps=(384, 192)), failure) is None
+
+
+def test_a_failure_that_is_kept_keeps_no_copy_of_the_model(monkeypatch):
+    monkeypatch.setattr("gradscope.target.hf.attempt.MOST_TRIALS", 6)
+    config = Config(maps=(384, 192))
+    failure = inputs_of(Neck(config), Attempt(Neck, SMALL, partial=True), config, "made-up")
+    assert isinstance(failure, NothingFitsError)
+    assert failure.__traceback__ is failure.__context__ is None
 
 
 def test_what_no_size_is_behind_is_left_to_the_search():

@@ -77,7 +77,7 @@ def _is_turned(graph: Graph, node: int) -> bool:
     return len(readers) == 1 and graph.names[readers[0][0]] == "Neg"
 
 
-def couples(graph: Graph, residual: Residual) -> bool:
+def couples(residual: Residual) -> bool:
     """Tell whether a sum adds work on one part of a tensor to another part, as the first of two couplings does."""
     link, region = residual.link, residual.region
     plain = not (link.projection or link.gates or link.sums or region.residuals)

@@ -121,7 +121,7 @@ class Finder:
         likely = _best(pairs, lambda one: adds_to_stream(self.graph, one, self.factor_of, goes_on=True))
         if likely:
             self._starting[node] = likely
-        elif couplings := _best(pairs, lambda one: couples(self.graph, one)):
+        elif couplings := _best(pairs, couples):
             self._couple(node, couplings)
 
     def _couple(self, node: int, couplings: list[Residual]) -> None:

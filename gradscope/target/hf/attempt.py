@@ -84,7 +84,7 @@ def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferre
             scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH, extend=extend
         )
     except NothingFitsError as failure:
-        return failure
+        return failure.with_traceback(None)  # its frames hold the copy that was run
     except InputsError:
         return None
 

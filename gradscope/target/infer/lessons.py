@@ -87,7 +87,7 @@ def _lessons(
         for most in (int(match[1]) + 1, int(match[1])):
             yield from each(candidate, partial(_at_most, axis=1, most=most), 0.4)
     if "out of range in self" in message or "out of bounds" in message or TOO_MANY_CLASSES in message:
-        yield from _by_range(outcome, candidate, inputs)
+        yield from _by_range(outcome, candidate)
     yield from by_axes(message, candidate, hints)
     if WANTS_IDS.search(message):
         yield from each(candidate, lambda g: _to_ids(g, hints), 1.0)
@@ -141,7 +141,7 @@ def _turned(layer: torch.nn.Module, guess: Guess) -> Guess | None:
     return replace(guess, kind="float", shape=(guess.shape[0], guess.shape[2], guess.shape[1]))
 
 
-def _by_range(outcome: Outcome, candidate: Candidate, inputs: dict[str, object]) -> Iterator[Lesson]:
+def _by_range(outcome: Outcome, candidate: Candidate) -> Iterator[Lesson]:
     """An embedding has fewer rows than an id, or than the sequence has positions."""
     failed = outcome.failed_in
     if match := re.search(r"out of bounds for dimension \d+ with size (\d+)", str(outcome.error)):

@@ -49,15 +49,27 @@ class Entry:
 class NothingFitsError(InputsError):
     """No inputs were found.
 
-    Attributes:
-        candidate: Those that got furthest.
+    Args:
+        what: What was wrong.
+        rule: What was tried, and what that said.
+        hint: The next command to type.
+        candidate: The inputs that got furthest.
         message: What was raised there.
-        progress: Layers that were reached.
+        progress: Layers (count) that were reached.
     """
 
-    candidate: Candidate = ()
-    message: str = ""
-    progress: int = 0
+    def __init__(
+        self,
+        what: str,
+        *,
+        rule: str = "",
+        hint: str = "",
+        candidate: Candidate = (),
+        message: str = "",
+        progress: int = 0,
+    ) -> None:
+        super().__init__(what, rule=rule, hint=hint)
+        self.candidate, self.message, self.progress = candidate, message, progress
 
 
 class Trials:
@@ -199,10 +211,12 @@ class Trials:
             f"{described(c, TRIAL_BATCH)}: {message}"
             for c, message in self.failures[:1] + self.failures[-SHOWN_FAILURES + 1 :]
         ]
-        failure = NothingFitsError(
+        candidate, message, progress = self._furthest
+        return NothingFitsError(
             f"No inputs were found that {self.label} takes ({names}); {len(self.failures)} were tried.",
             rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
             hint="Write them out: --input 8x128:int64:0..50257, or give --inputs file.py:function",
+            candidate=candidate,
+            message=message,
+            progress=progress,
         )
-        failure.candidate, failure.message, failure.progress = self._furthest
-        return failure
