@@ -35,7 +35,7 @@ def settled_part(config_class: Any, given: Mapping[str, Any], label: str, whole:
                 attempt = Attempt(type(part), SMALL, partial)
                 inferred = inputs_of(part, attempt, getattr(part, "config", model.config), label)
                 if isinstance(inferred, Inferred):
-                    note = f"Only {name} of {type(model).__name__}, in miniature: {why}{frozen}."
+                    note = f"Only the part {name} of {type(model).__name__}, in miniature: {why}{frozen}."
                     return Settled(part, inferred, (note,))
     return None
 
