@@ -251,7 +251,8 @@ def batch():
 )
 def test_beside_an_auxiliary_loss_the_main_output_is_held_to(write, source, words):
     subject = load(write(source))
-    assert f"output[1] of the model, a scalar, which leaves out a part of it, plus {words}" in subject.loss_origin.text
+    said = f"output[1] of the model, a scalar, in which some parameters have no part, plus {words}"
+    assert said in subject.loss_origin.text
     assert subject.loss_origin.synthetic is (source is AUTOENCODER)
     batch = next(iter(subject.batches))
     output = subject.call(batch)
@@ -264,7 +265,7 @@ def test_beside_an_auxiliary_loss_the_main_output_is_held_to(write, source, word
 def test_a_loss_of_each_sample_is_no_main_output(write):
     each = AUTOENCODER.replace("return self.decoder(z", 'return {"loss": commitment.expand(4), "sound": self.decoder(z')
     subject = load(write(each.replace(".detach()), commitment", ".detach())}")))
-    assert "output.loss of the model, which leaves out a part of it, plus" in subject.loss_origin.text
+    assert "output.loss of the model, in which some parameters have no part, plus" in subject.loss_origin.text
     assert "for output sound 4x6" in subject.loss_origin.text
 
 

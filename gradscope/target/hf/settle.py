@@ -134,7 +134,7 @@ def _unbuildable(
     if failure is None and has_classes:
         return TargetError(
             f"{label} has more than {MOST_PARAMETERS // 10**6} million parameters, however small it is made.",
-            rule="An example of that size takes more memory than most machines have.",
+            rule="A step of such a model takes too much time and memory for an example.",
             hint=f"gradscope inspect {label} -a key=value, with the settings that make it small",
         )
     if failure is None:

@@ -36,7 +36,7 @@ def completed(
     found = main()
     if own is None or found is None:
         return own or found
-    text = f"{own.origin.text}, which leaves out a part of it, plus {found.origin.text}"
+    text = f"{own.origin.text}, in which some parameters have no part, plus {found.origin.text}"
     sum_of_both: Loss = lambda out, batch: own.loss(out, batch) + found.loss(out, batch)  # noqa: E731
     return FoundLoss(sum_of_both, Origin(text, synthetic=found.origin.synthetic))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,10 +17,17 @@ def decided_later(model: nn.Module, targets: Targets | None) -> FoundLoss:
     """Return a loss that is settled by the first output it sees."""
     settled: list[Loss] = []
 
+    def decided(output: Any, batch: Batch) -> FoundLoss:
+        def main() -> FoundLoss:
+            return chosen(output, batch, targets) or made_up(output, batch, model)
+
+        found = completed(own(output), main, output, model)
+        assert found is not None  # one is always made up
+        return found
+
     def loss(output: Any, batch: Batch) -> torch.Tensor:
         if not settled:
-            main: Callable[[], FoundLoss] = lambda: chosen(output, batch, targets) or made_up(output, batch, model)  # noqa: E731
-            settled.append((completed(own(output), main, output, model) or main()).loss)
+            settled.append(decided(output, batch).loss)
         return settled[0](output, batch)
 
     return FoundLoss(
