@@ -15,6 +15,7 @@ import torch
 from gradscope.errors import GradscopeError, InferenceOnlyError, InputsError, LossError
 from gradscope.target import load
 from gradscope.target.blame import raised
+from gradscope.target.hf.portion import NOT_CALLED
 from zoo.coverage_table import (
     INFERENCE_ONLY,
     KILLED,
@@ -22,6 +23,7 @@ from zoo.coverage_table import (
     NO_INPUTS,
     NOT_BUILT,
     NOT_FINITE,
+    PART_STEPS,
     STEP_RAISED,
     STEPS,
     Row,
@@ -78,7 +80,9 @@ def _tried(target: str) -> Row:
         subject = load(target)
         outcome = STEP_RAISED
         outcome, more = _stepped(subject)
-        detail = subject.inputs_origin.text
+        part = next((note for note in subject.notes if NOT_CALLED in note), "")
+        outcome = PART_STEPS if part and outcome == STEPS else outcome
+        detail = f"{part} {subject.inputs_origin.text}"
     except InputsError as error:
         outcome, detail = NO_INPUTS, str(error)
     except InferenceOnlyError as error:

@@ -12,8 +12,8 @@ COLUMNS = ("target", "outcome", "model", "parameters", "idle", "cpu_s", "detail"
 """`parameters` and `idle` count parameter tensors: those that train, and those of them without a gradient."""
 STEPS, NOT_FINITE, NO_GRADIENT = "steps", "not finite", "no gradient"
 NO_INPUTS, NOT_BUILT, STEP_RAISED, KILLED = "no inputs found", "not buildable", "the step raised", "over the limits"
-INFERENCE_ONLY = "inference only"
-OUTCOMES = (STEPS, NOT_FINITE, NO_GRADIENT, STEP_RAISED, NO_INPUTS, INFERENCE_ONLY, NOT_BUILT, KILLED)
+INFERENCE_ONLY, PART_STEPS = "inference only", "a part steps"
+OUTCOMES = (STEPS, PART_STEPS, NOT_FINITE, NO_GRADIENT, STEP_RAISED, NO_INPUTS, INFERENCE_ONLY, NOT_BUILT, KILLED)
 
 Row = dict[str, str]
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradscope.errors import InputsError
 from gradscope.probe import measure
 from gradscope.probe.restore import ModelState, RandomState
 from gradscope.probe.seeding import seed_everything
@@ -20,6 +21,7 @@ from gradscope.probe.settings import DEFAULT_WATCHED_STEPS, ProbeSettings
 from gradscope.record import Recording
 from gradscope.rules import Diagnosis, diagnose
 from gradscope.target import load
+from gradscope.target.hf.portion import NOT_CALLED
 from gradscope.target.subject import Subject
 from zoo.catalog import Entry
 from zoo.limits import time_limit
@@ -47,6 +49,9 @@ def examine(entry: Entry, num_steps: int, limit_s: float) -> Row:
 
 def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
     subject = load(entry.target, arguments=entry.arguments, seed=0)
+    for note in subject.notes:
+        if NOT_CALLED in note:
+            raise InputsError(note)  # what is then inspected is not the architecture that was asked for
     unchanged = _unchanged(subject)
     recording, diagnosis = _judged(subject, num_steps)
     whole = ProbeSettings().num_steps

@@ -5,11 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from gradscope.errors import InferenceOnlyError, InputsError, LossError
+from gradscope.target.hf.portion import NOT_CALLED
+from gradscope.target.subject import Origin, Subject
 from zoo import attempt, coverage_table
 from zoo.coverage_page import page
-from zoo.coverage_table import COLUMNS, INFERENCE_ONLY, KILLED, NO_GRADIENT, NO_INPUTS, NOT_BUILT, STEPS, Row
+from zoo.coverage_table import (
+    COLUMNS,
+    INFERENCE_ONLY,
+    KILLED,
+    NO_GRADIENT,
+    NO_INPUTS,
+    NOT_BUILT,
+    PART_STEPS,
+    STEPS,
+    Row,
+)
+
+NOTE = f"Only the part decoder of Whole, in miniature: {NOT_CALLED}."
 
 
 def _row(target: str, outcome: str, **more: str) -> Row:
@@ -39,7 +55,7 @@ def test_the_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_the_page_counts_what_was_tried_what_stepped_and_what_stepped_whole() -> None:
     lines = page(ROWS, LISTED).splitlines()
     counts = {line[2:].partition(":")[0]: line for line in lines if line.startswith(("| transformers", "| timm"))}
-    assert "| 9 | 3 | 2 | 1 of 2 | 0 | 0 | 0 | 1 |" in counts["transformers"]
+    assert "| 9 | 3 | 2 | 1 of 2 | 0 | 0 | 0 | 0 | 1 |" in counts["transformers"]
     assert "| 1 | 1 | 1 | 1 of 1 |" in counts["timm"]
     assert "| `hf:none` | no inputs found | takes (a \\| b) |" in lines
     assert "Rows are from abc (3), def (1)." in lines
@@ -65,3 +81,17 @@ def test_what_went_wrong_says_what_came_of_a_target(
     row = attempt._tried("hf:made-up")
     assert row["outcome"] == outcome
     assert "hf:made-up" in row["detail"]
+
+
+def test_a_part_is_not_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step of a part that was taken because the whole found no inputs is a row of its own kind."""
+    origin = Origin("x = 2x3 normal numbers")
+
+    def loss(output: torch.Tensor, _: object) -> torch.Tensor:
+        return output.sum()
+
+    subject = Subject(nn.Linear(3, 2), [torch.ones(2, 3)], loss, "hf:made-up", origin, origin, notes=(NOTE,))
+    monkeypatch.setattr(attempt, "load", lambda _: subject)
+    row = attempt._tried("hf:made-up")
+    assert (row["outcome"], row["model"], row["idle"]) == (PART_STEPS, "Linear", "0")
+    assert row["detail"].startswith(NOTE)

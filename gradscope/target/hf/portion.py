@@ -18,6 +18,8 @@ from gradscope.target.hf.settings import default_of
 from gradscope.target.hf.shrink import IN_STEP, SMALL, tiny
 from gradscope.target.infer.search import Inferred
 
+NOT_CALLED = "no inputs were found for the whole"
+"""Why a part is taken of a composite that has a forward."""
 MOST_PARTS = 3
 """Parts of a composite that are tried."""
 
@@ -45,7 +47,7 @@ def _wholes(
 ) -> Iterator[tuple[nn.Module, str, type | None]]:
     """Yield models that hold what a type has, why a part of them is taken, and what the part was made from."""
     if whole is not None:
-        yield whole.model, "no inputs were found for the whole", None
+        yield whole.model, NOT_CALLED, None
         return
     for cls in holders_of(config_class.model_type, config_class):
         if (model := _miniature(cls, config_class, given)) is not None:
