@@ -33,11 +33,10 @@ FACTS: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}, "n_heads": 4},
     "longcat_flash": {"head_dim": 8, "num_key_value_heads": 4},
     "deepseek_v2": {"num_experts_per_tok": 2, "num_key_value_heads": 4},
-    **{name: dict(_ALL_HEADS) for name in ("axk2", "deepseek_v32", "glm_moe_dsa", "dots3_note_text", "glm5_next_text")},
+    **{name: dict(_ALL_HEADS) for name in ("glm_moe_dsa", "dots3_note_text", "glm5_next_text")},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "dots3_note_vision_encoder": {"adapter_in_dim": 64},
     "vibevoice_asr": {"acoustic_tokenizer_chunk_size": 3200},  # a multiple of its hop
-    "dots1": {"n_shared_experts": 1},
     "aria": {"projector_patch_to_query_dict": {16: 8}},  # queries by the number of patches
     "zaya": {"num_experts_per_tok": 1},
     "gemma3n_text": {
@@ -65,7 +64,6 @@ FACTS: dict[str, dict[str, Any]] = {
         "num_attention_heads": 1, "blocks_per_stage": [1, 1, 2, 1],
     },
     "efficientnet": {"hidden_dim": 2560},
-    "align_vision_model": {"hidden_dim": 640},
     "efficientloftr": {"hidden_size": 256},
     "lilt": {"hidden_size": 96, "channel_shrink_ratio": 4},
     "layoutlmv3": {"coordinate_size": 12, "shape_size": 8},  # four and two of them make the width
