@@ -197,3 +197,19 @@ def test_a_part_of_what_a_norm_gives_is_normalised() -> None:
 
     net = nn.Sequential(nn.Linear(D, D), Wider(D), nn.ReLU(), Wider(D + 2), nn.ReLU(), nn.Linear(D + 4, 3))
     assert [s.placement for s in structure_of(net, torch.randn(6, D)).sites if s.counted] == ["output"] * 2
+
+
+def test_a_norm_behind_a_layer_that_works_on_a_part_is_not_in_front_of_the_branch() -> None:
+    """Some of the channels are mixed, the others handed on beside them, and all are normalised then (InceptionNeXt)."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix, self.norm, self.mlp = nn.Linear(D // 2, D // 2), nn.LayerNorm(D), mlp()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept, mixed = x.chunk(2, -1)
+            return x + self.mlp(self.norm(torch.cat([kept, self.mix(mixed)], -1)))
+
+    structure = structure_of(nn.Sequential(nn.Linear(5, D), Mixed(), Mixed(), nn.Linear(D, 3)), torch.randn(4, 5))
+    assert [site.placement for site in structure.sites] == ["none"] * 2

@@ -11,6 +11,9 @@ _MAX_STEPS = 12
 """A normalisation written by hand is never more operations from the tensor to its divisor."""
 
 
+_WORK = frozenset({Effect.PROJECT, Effect.ATTEND, Effect.RECUR})
+
+
 def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = None) -> int | None:
     """Return the node that normalises a tensor, where everything that reads the tensor serves to do so.
 
@@ -39,6 +42,8 @@ def normaliser(graph: Graph, tensor: Tensor, inside: frozenset[int] | None = Non
             elif _centres(graph, node, aliases):
                 aliases.add((node, 0))
                 stack.append((node, 0))
+            elif effect in _WORK:
+                return None  # a layer reads it as it is
             else:
                 others.append(node)
     # Besides the divisions only their statistics may read the tensor: powers, means, differences from the mean.
