@@ -16,7 +16,7 @@ from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.loops import record_keys, step_axis
 from gradscope.target.infer.making import make
 from gradscope.target.infer.roles import Hints, with_fewer_labels
-from gradscope.target.infer.sizes import resized
+from gradscope.target.infer.sizes import by_pairs, resized
 from tests.target import particular
 
 FILE = Path(particular.__file__)
@@ -156,3 +156,10 @@ def test_labels_become_fewer_together_with_their_number():
     fewer = dict(with_fewer_labels(candidate))
     assert fewer["targets"].shape == (BATCH, 4)
     assert fewer["target_lengths"].high == 4
+
+
+def test_all_that_goes_token_by_token_is_padded_to_the_length_that_is_asked_for():
+    text = (("ids", Guess("ids", (BATCH, 16), high=50)), ("attention_mask", Guess("mask", (BATCH, 16))))
+    message = "ValueError: factors (5, 8) do not multiply to sequence_length: 16. Consider padding the sequence to 40."
+    padded = [{name: guess.shape for name, guess in learnt} for _, learnt in by_pairs(message, text)]
+    assert {"ids": (BATCH, 40), "attention_mask": (BATCH, 40)} in padded

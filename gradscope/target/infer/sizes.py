@@ -37,6 +37,7 @@ PAIRS = (  # (pattern, group of what it got, group of what it wants)
     (re.compile(r"shape of the mask \[\d+, (\d+)\D.* indexed tensor \[\d+, (\d+)"), 1, 2),
     (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 2, 1),
     (re.compile(r"Sizes of tensors must match .* Expected size (\d+) but got size (\d+)"), 1, 2),
+    (re.compile(r"(?:length|size)\D{0,3}(\d+)\b\D{0,60}\b(?:pad|resiz|crop)\w*\D{0,40} to (\d+)"), 1, 2),
 )
 
 
