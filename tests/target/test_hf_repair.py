@@ -151,3 +151,33 @@ def test_what_is_known_by_its_name_alone_has_few_blocks_inside_parts_as_well():
     config = few_blocks(Bare(ears=Named(), eyes=Named(architecture="vit")))
     assert config.ears.model_args is None
     assert config.eyes.model_args == {"depth": 2}
+
+
+class Budgeted(Bare):
+    """A configuration with open sizes of which one is divided by another, and one has to be one."""
+
+    def __init__(
+        self, index_heads: int = 4, index_kv_heads: int | None = None, budget: int | None = None,
+        ratio: int | None = None, name: str | None = None,
+    ):  # fmt: skip
+        if index_kv_heads not in (None, 1):
+            raise ValueError("The index requires index_kv_heads=1.")
+        super().__init__(index_heads=index_heads, index_kv_heads=index_kv_heads, budget=budget, ratio=ratio, name=name)
+        self.num_attention_heads = 4
+
+
+class Indexer:
+    def __init__(self, config):
+        self.budget, self.ratio = config.budget, config.ratio
+        self.blocks = config.budget // config.ratio
+        self.kv_heads = config.index_kv_heads
+
+
+def test_open_sizes_whose_names_say_nothing_are_alike_and_what_a_configuration_requires_is_obeyed():
+    indexer = built(Indexer, Budgeted(), opens=True)
+    assert (indexer.budget, indexer.ratio, indexer.blocks, indexer.kv_heads) == (4, 4, 1, 1)
+
+
+def test_open_sizes_whose_names_say_nothing_stay_open_where_they_are_not_asked_for():
+    with pytest.raises(TypeError, match="NoneType"):
+        built(Indexer, Budgeted())

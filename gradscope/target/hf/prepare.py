@@ -40,8 +40,12 @@ class Prepared:
         return (self.num_parameters or 0) > MOST_PARAMETERS
 
 
-def prepared(config_class: type, given: Mapping[str, Any], cls: type, level: int) -> Prepared:
+def prepared(
+    config_class: type, given: Mapping[str, Any], cls: type, level: int, *, opens: bool = False
+) -> Prepared:
     """Return a configuration of a level for a class; in step, divided as far as the class can be built.
+
+    Sizes that are open and whose names say nothing are filled if `opens`.
 
     Raises:
         Exception: What the configuration raised, or the class at a size that is too dear to be tried for nothing.
@@ -49,13 +53,13 @@ def prepared(config_class: type, given: Mapping[str, Any], cls: type, level: int
     factor = common_factor(configured(config_class, {})) if level == IN_STEP else 1
     while factor > 1:
         try:
-            return _counted(cls, _named(config_class, given, cls, level, factor))
+            return _counted(cls, _named(config_class, given, cls, level, factor), opens=opens)
         except Exception:  # sizes that do not fit raise anything; half the divisor may fit
             factor //= 2
     config = _named(config_class, given, cls, level, factor)
     try:
-        ready = _counted(cls, config)
-        return _counted(cls, few_blocks(ready.config)) if ready.is_large and level == SMALL else ready
+        ready = _counted(cls, config, opens=opens)
+        return _counted(cls, few_blocks(ready.config), opens=opens) if ready.is_large and level == SMALL else ready
     except Exception:  # what is wrong is told where the model is built
         if level not in (SMALL, IN_STEP):
             raise
@@ -76,12 +80,12 @@ def _own_part(config: Any, cls: type) -> Any:
     return next((part for part in parts_of(config).values() if type(part) is wanted), config)
 
 
-def _counted(cls: Any, config: Any) -> Prepared:
+def _counted(cls: Any, config: Any, *, opens: bool) -> Prepared:
     """Count the parameters of a model without making them, mending its configuration as far as that needs it."""
     mended = copy.deepcopy(config)
     try:
         with torch.device("meta"):
-            sizes = [parameter.numel() for parameter in built(cls, mended).parameters()]
+            sizes = [parameter.numel() for parameter in built(cls, mended, opens=opens).parameters()]
     except Exception as error:
         if NEEDS_NUMBERS not in str(error) and not isinstance(error, NotImplementedError):
             raise

@@ -10,6 +10,7 @@ from typing import Any
 
 from gradscope.target.hf.agree import MOST_REPAIRS
 from gradscope.target.hf.fit import plain_rotation
+from gradscope.target.hf.opened import obey, opened
 from gradscope.target.hf.settings import UNREADABLE, all_parts, constructor_values, named_parts, read_setting
 from gradscope.target.hf.sizes import HIGHEST_ID, SPECIAL_ID, smaller
 from gradscope.target.hf.told import (
@@ -40,8 +41,13 @@ HUGE = 10**12
 """Larger than every size that a name may stand for."""
 
 
-def built(cls: Callable[[Any], Any], config: Any) -> Any:
+def built(cls: Callable[[Any], Any], config: Any, *, opens: bool = False) -> Any:
     """Return a model built from a configuration; settings that it lacks or leaves open are filled until it can be.
+
+    Args:
+        cls: The class of the model.
+        config: Its configuration.
+        opens: Whether to fill open sizes as well whose names do not say how large they may be.
 
     Raises:
         Exception: What the model raised, where nothing is left to fill.
@@ -50,9 +56,12 @@ def built(cls: Callable[[Any], Any], config: Any) -> Any:
         try:
             return cls(config)
         except Exception as error:  # a configuration that does not fit raises anything
-            if not _fill(config, error):
+            is_filled = _fill(config, error)
+            if not is_filled and not (opens and opened(list(_missing(config, error)))):
                 raise
             _complete(config, cls)
+            if not is_filled:
+                obey(config)
     return cls(config)
 
 

@@ -32,6 +32,8 @@ MOST_CLASSES = 3
 """Classes of a model type that are tried."""
 MANY_PARAMETERS, LESS = 30_000_000, 3
 """More parameters make a miniature slow to step and to look for inputs of; what a smaller one must be smaller by."""
+OPEN = "NoneType"
+"""What Python says of a setting that is left open where a model cannot do without it."""
 Prepare = Callable[[Any, int], Prepared]
 """Takes a class and a level."""
 WHOLE_LEVELS = (SMALL, SAME_WIDTHS, IN_STEP)
@@ -83,6 +85,11 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     if (refitted := settled_refitted(tried.stuck, model_type, label)) is not None:
         return refitted
     settled = (None if class_name else settled_part(config_class, given, label, tried.first)) or tried.first
+    if settled is None and OPEN in str(tried.failure):
+        draws.again()
+        opening, opened = functools.cache(functools.partial(prepared, config_class, given, opens=True)), _Tried()
+        found = _first_that_runs(_attempts(classes, opening), opening, model_type, label, opened)
+        settled = found or opened.first
     if settled is not None:
         return settled
     owner = next((owner.model_type for owner, _ in owners_of(config_class)), "")
