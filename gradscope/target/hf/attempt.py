@@ -61,15 +61,22 @@ class Attempt:
     partial: bool
 
 
-def inputs_of(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | NothingFitsError | None:
-    """Look for inputs without a trace in the random numbers that come after; what was furthest where there are none."""
+def inputs_of(
+    model: nn.Module, attempt: Attempt, config: Any, label: str, *, after: NothingFitsError | None = None
+) -> Inferred | NothingFitsError | None:
+    """Look for inputs without a trace in the random numbers that come after; what was furthest where there are none.
+
+    After a search that failed, last resorts are tried as well, beginning with what got furthest.
+    """
     draws = Draws()
-    inferred = _try(model, attempt, config, label)
+    inferred = _try(model, attempt, config, label, after)
     draws.again()
     return inferred
 
 
-def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferred | NothingFitsError | None:
+def _try(
+    model: nn.Module, attempt: Attempt, config: Any, label: str, after: NothingFitsError | None
+) -> Inferred | NothingFitsError | None:
     scratch = scratch_copy(model)
     if scratch is None:
         return None
@@ -78,11 +85,14 @@ def _try(model: nn.Module, attempt: Attempt, config: Any, label: str) -> Inferre
     if attempt.partial or not feeds_several(attempt.cls):
         shapes = ((BLIND_COST + cost, guess) for cost, guess in first_candidates(scratch, read_hints(scratch)))
         first = itertools.chain(first, shapes)
+    if after is not None:
+        first = itertools.chain([(0.0, after.candidate)], first)
     extend = functools.partial(beside, attempt.cls, config)
     try:
         return search_inputs(
-            scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH, extend=extend
-        )
+            scratch, fresh, label, first, most_trials=MOST_TRIALS, most_seconds=MOST_SECONDS_EACH, extend=extend,
+            is_last=after is not None,
+        )  # fmt: skip
     except NothingFitsError as failure:
         return failure.with_traceback(None)  # its frames hold the copy that was run
     except InputsError:

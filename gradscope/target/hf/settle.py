@@ -38,6 +38,8 @@ Prepare = Callable[[Any, int], Prepared]
 """Takes a class and a level."""
 WHOLE_LEVELS = (SMALL, SAME_WIDTHS, IN_STEP)
 """Levels at which inputs for all of a model of several kinds of input are looked for."""
+MOST_LAST = 2
+"""Attempts (count) for which last resorts are tried where inputs were found for none."""
 MOST_SECONDS = 30.0
 """Processor time after which no further class or size is tried."""
 
@@ -84,6 +86,8 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     draws.again()
     if (refitted := settled_refitted(tried.stuck, model_type, label)) is not None:
         return refitted
+    if (found := _with_last_resorts(tried, model_type, label)) is not None:
+        return found
     settled = (None if class_name else settled_part(config_class, given, label, tried.first)) or tried.first
     if settled is None and OPEN in str(tried.failure):
         draws.again()
@@ -126,6 +130,18 @@ def _first_that_runs(
         if inferred is not None:
             tried.stuck.append((attempt, tried.ready.config, inferred))
         tried.first = tried.first or Settled(model, None, notes)
+    return None
+
+
+def _with_last_resorts(tried: _Tried, model_type: str, label: str) -> Settled | None:
+    """Return the first model for which inputs are found after all; every one is built from the present numbers."""
+    draws = Draws()
+    for attempt, config, failure in tried.stuck[:MOST_LAST]:
+        model = built(attempt.cls, config)
+        found = inputs_of(model, attempt, config, label, after=failure)
+        if isinstance(found, Inferred):
+            return Settled(model, found, (note_of(attempt, model_type),))
+        draws.again()
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,14 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from gradscope.errors import InputsError
 from gradscope.target.infer.changes import Lesson
 from gradscope.target.infer.first import first_candidates
 from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, described
 from gradscope.target.infer.hints import read_hints
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.trial import Outcome, TooSlowError
-from gradscope.target.infer.trials import Trials
+from gradscope.target.infer.trials import NothingFitsError, Trials
 from gradscope.target.infer.whole import Extend, extended, filled, turned, without_silencers
 from gradscope.target.inputs.arrange import unwrapped
 from gradscope.target.losses.leaves import named_tensors
@@ -26,6 +28,8 @@ MOST_TRIALS = 120
 """Forwards that are tried at most; nearly all models that are found at all are found within twenty."""
 MOST_SECONDS = 45.0
 """Time of forwards after which the search gives up."""
+LAST_SECONDS = 10.0
+"""Time of forwards of a second search, where the first has failed."""
 FEWEST = 2
 """Samples that BatchNorm needs at least, however dear a step is."""
 BATCH_SIZES = (8, TRIAL_BATCH, FEWEST)
@@ -56,7 +60,16 @@ class Inferred:
 def infer_inputs(model: nn.Module, fresh: Callable[[], nn.Module | None], label: str) -> Inferred:
     """Find inputs that go through a model of which nothing else is known; see `search_inputs`."""
     own = unwrapped(model)
-    return search_inputs(model, fresh, label, first_candidates(own, read_hints(own)))
+    hints = read_hints(own)
+    try:
+        return search_inputs(model, fresh, label, first_candidates(own, hints))
+    except NothingFitsError as error:
+        failure = error.with_traceback(None)  # its frames hold the copy that was run
+    again = itertools.chain([(0.0, failure.candidate)], first_candidates(own, hints))
+    try:
+        return search_inputs(fresh() or model, fresh, label, again, most_seconds=LAST_SECONDS, is_last=True)
+    except InputsError:
+        raise failure from None
 
 
 def search_inputs(
@@ -69,6 +82,7 @@ def search_inputs(
     most_seconds: float = MOST_SECONDS,
     run: Callable[[Any], Outcome | None] | None = None,
     extend: Extend = lambda candidate: (),
+    is_last: bool = False,
 ) -> Inferred:
     """Find inputs that go through a model.
 
@@ -81,11 +95,12 @@ def search_inputs(
         most_seconds: Time of forwards after which the search gives up.
         run: Tries one batch on a copy, where `model` itself must not be run.
         extend: What else the model may be given, where inputs that work leave a part of it idle.
+        is_last: Whether another search has failed, so that last resorts are tried as well.
 
     Raises:
         InputsError: If none are found, with what was tried and what it said.
     """
-    search = Trials(model, label, first, most_trials, most_seconds, run)
+    search = Trials(model, label, first, most_trials, most_seconds, run, is_last=is_last)
     second_best: Candidate | None = None
     left = MOST_AFTER_NON_FINITE
     for entry in search.candidates():

@@ -16,6 +16,7 @@ from gradscope.target.blame import message_of
 from gradscope.target.infer.first import optional_shells, written
 from gradscope.target.infer.guess import TRIAL_BATCH, Candidate, assembled, described, flat, is_sane
 from gradscope.target.infer.hints import read_hints
+from gradscope.target.infer.last_resorts import last_resorts
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.making import as_batch, values_of
 from gradscope.target.infer.memory import bounded
@@ -83,7 +84,10 @@ class Trials:
         most_trials: int,
         most_seconds: float,
         run: Callable[[Any], Outcome | None] | None,
+        *,
+        is_last: bool = False,
     ) -> None:
+        self._is_last = is_last
         self.model, self.label = model, label
         hints = read_hints(unwrapped(model))
         parameters = parameters_of_forward(unwrapped(model))
@@ -187,7 +191,9 @@ class Trials:
         if progress > self._furthest[-1]:
             self._furthest = entry.candidate, str(outcome.error), progress
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
-        for penalty, learnt in lessons(outcome, entry.candidate, self.hints, self.values, self.accepted):
+        taught = lessons(outcome, entry.candidate, self.hints, self.values, self.accepted)
+        more = last_resorts(outcome, entry.candidate) if self._is_last else ()
+        for penalty, learnt in itertools.chain(more, taught):
             cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
             self._push(self._learnt, Entry(cost, next(self._count), learnt, progress))
         outcome.forget()
