@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gradscope.target.hf.attempt import Attempt, inputs_of
-from gradscope.target.hf.refit import refitted
+from gradscope.target.hf.refit import other_sizes, refitted
 from gradscope.target.hf.shrink import SMALL
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.search import search_inputs
@@ -73,7 +73,7 @@ def failure_of(cls, config) -> NothingFitsError:
 
 def test_the_widths_of_maps_are_those_that_the_backbone_gives():
     config = Config(maps=(384, 192))
-    found = refitted(Neck, config, failure_of(Neck, config))
+    found = refitted(Neck, config, failure_of(Neck, config), other_sizes)
     assert found.config.maps == [8, 16]
     assert found.changed == "maps = [8, 16]"
     assert config.maps == (384, 192)
@@ -81,14 +81,14 @@ def test_the_widths_of_maps_are_those_that_the_backbone_gives():
 
 def test_a_width_that_is_added_to_another_is_that_of_the_part():
     config = Config(eyes=Config(hidden_size=64))
-    found = refitted(Detail, config, failure_of(Detail, config))
+    found = refitted(Detail, config, failure_of(Detail, config), other_sizes)
     assert (found.config.hidden_size, found.config.eyes.hidden_size) == (64, 64)
     assert found.changed == "hidden_size = 64"
 
 
 def test_what_the_first_layer_wants_is_a_matter_of_the_inputs():
     failure = NothingFitsError("", message="to have 384 channels, but got 8 channels", progress=1)
-    assert refitted(Neck, Config(maps=(384, 192)), failure) is None
+    assert refitted(Neck, Config(maps=(384, 192)), failure, other_sizes) is None
 
 
 def test_a_failure_that_is_kept_keeps_no_copy_of_the_model(monkeypatch):
@@ -101,6 +101,6 @@ def test_a_failure_that_is_kept_keeps_no_copy_of_the_model(monkeypatch):
 
 def test_what_no_size_is_behind_is_left_to_the_search():
     config = Config(maps=(8, 192, 32))  # a layer too many
-    assert refitted(Neck, config, failure_of(Neck, config)).config.maps == [8, 16, 32]
+    assert refitted(Neck, config, failure_of(Neck, config), other_sizes).config.maps == [8, 16, 32]
     config = Config(maps=(8, 16, 32))
-    assert refitted(Neck, config, failure_of(Neck, config)) is None
+    assert refitted(Neck, config, failure_of(Neck, config), other_sizes) is None

@@ -48,13 +48,26 @@ class Refitted:
     changed: str
 
 
+@dataclass(frozen=True)
+class Change:
+    """A configuration with one setting changed; the setting's name with the parts it is in, and its new value."""
+
+    config: Any
+    name: str
+    value: Any
+
+
+Changes = Callable[[Any, str], Iterable[Change]]
+"""Takes a configuration and what a forward of its model raised; gives what may be changed."""
+
+
 def settled_refitted(
-    stuck: Iterable[tuple[Attempt, Any, NothingFitsError]], model_type: str, label: str
+    stuck: Iterable[tuple[Attempt, Any, NothingFitsError]], changes: Changes, model_type: str, label: str
 ) -> Settled | None:
     """Settle on a configuration whose sizes are made to agree; every model is built from the present random numbers."""
     draws = Draws()
     for trial, config, failure in itertools.islice(stuck, MOST_REFITTED):
-        fitting = refitted(trial.cls, config, failure)
+        fitting = refitted(trial.cls, config, failure, changes)
         draws.again()
         if fitting is not None:
             model = built(trial.cls, fitting.config)
@@ -65,12 +78,14 @@ def settled_refitted(
     return None
 
 
-def refitted(cls: Callable[[Any], nn.Module], config: Any, failure: NothingFitsError) -> Refitted | None:
+def refitted(
+    cls: Callable[[Any], nn.Module], config: Any, failure: NothingFitsError, changes: Changes
+) -> Refitted | None:
     """Change sizes that disagree as long as the inputs that got furthest get further; None where none does that."""
     message, progress = failure.message, failure.progress
     set_to: dict[str, Any] = {}
     for _ in range(MOST_CHANGES if progress >= FEWEST_ENTERED else 0):
-        if (found := _further(cls, config, message, progress, failure.candidate)) is None:
+        if (found := _further(cls, changes(config, message), progress, failure.candidate)) is None:
             break
         change, outcome = found
         config, message, progress = change.config, str(outcome.error), len(outcome.entered)
@@ -80,20 +95,11 @@ def refitted(cls: Callable[[Any], nn.Module], config: Any, failure: NothingFitsE
     return Refitted(config, ", ".join(f"{name} = {value}" for name, value in set_to.items())) if set_to else None
 
 
-@dataclass(frozen=True)
-class _Change:
-    """A configuration with one setting changed; the setting's name with the parts it is in, and its new value."""
-
-    config: Any
-    name: str
-    value: Any
-
-
 def _further(
-    cls: Callable[[Any], nn.Module], config: Any, message: str, progress: int, candidate: Candidate
-) -> tuple[_Change, Outcome] | None:
+    cls: Callable[[Any], nn.Module], changes: Iterable[Change], progress: int, candidate: Candidate
+) -> tuple[Change, Outcome] | None:
     """Return the first change of a configuration that lets a forward get further."""
-    for change in itertools.islice(_changes(config, message), MOST_TRIES):
+    for change in itertools.islice(changes, MOST_TRIES):
         outcome = _run(cls, change.config, candidate)
         if outcome is not None and (outcome.worked or _passed(outcome) >= progress):
             return change, outcome
@@ -115,7 +121,7 @@ def _run(cls: Callable[[Any], nn.Module], config: Any, candidate: Candidate) -> 
         return attempt(model, assembled(candidate, values_of(candidate, TRIAL_BATCH)), gradients=False)
 
 
-def _changes(config: Any, message: str) -> Iterator[_Change]:
+def other_sizes(config: Any, message: str) -> Iterator[Change]:
     """Yield the changes of one setting that may be behind a misfit."""
     for got, want in dict.fromkeys(pairs_in(message)):
         for rank, (path, owner) in enumerate(named_parts(config)):
@@ -123,7 +129,7 @@ def _changes(config: Any, message: str) -> Iterator[_Change]:
                 for new in _instead(value, got, want, _same_named(config, owner, name)):
                     changed = copy.deepcopy(config)
                     setattr(list(all_parts(changed))[rank], name, new)
-                    yield _Change(changed, path + name, new)
+                    yield Change(changed, path + name, new)
 
 
 def _instead(value: Any, got: int, want: int, elsewhere: set[int]) -> Iterator[Any]:

@@ -16,10 +16,11 @@ from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, note_of
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.guesses import feeds_several
 from gradscope.target.hf.heads import classes_of
+from gradscope.target.hf.maps import more_maps
 from gradscope.target.hf.parts import owners_of
 from gradscope.target.hf.portion import settled_part
 from gradscope.target.hf.prepare import MOST_PARAMETERS, Prepared, prepared
-from gradscope.target.hf.refit import settled_refitted
+from gradscope.target.hf.refit import other_sizes, settled_refitted
 from gradscope.target.hf.repair import built, left_open
 from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED
 from gradscope.target.infer.search import Inferred
@@ -82,12 +83,14 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     draws, tried = Draws(), _Tried()
     prepare = functools.cache(functools.partial(prepared, config_class, given))
     if (found := _first_that_runs(_attempts(classes, prepare), prepare, model_type, label, tried)) is not None:
-        return found
+        return _better(found, tried, draws, model_type, label) or found
     draws.again()
-    if (refitted := settled_refitted(tried.stuck, model_type, label)) is not None:
+    if (refitted := settled_refitted(tried.stuck, other_sizes, model_type, label)) is not None:
         return refitted
     if (found := _with_last_resorts(tried, model_type, label)) is not None:
         return found
+    if (refitted := settled_refitted(tried.stuck, more_maps, model_type, label)) is not None:
+        return refitted
     settled = (None if class_name else settled_part(config_class, given, label, tried.first)) or tried.first
     if settled is None and OPEN in str(tried.failure):
         draws.again()
@@ -143,6 +146,16 @@ def _with_last_resorts(tried: _Tried, model_type: str, label: str) -> Settled | 
             return Settled(model, found, (note_of(attempt, model_type),))
         draws.again()
     return None
+
+
+def _better(found: Settled, tried: _Tried, draws: Draws, model_type: str, label: str) -> Settled | None:
+    """Settle on a class that comes before the one found, where its backbone has only kept back maps that it joins."""
+    after, others = Draws(), [entry for entry in tried.stuck if entry[0].cls is not type(found.model)]
+    draws.again()
+    better = settled_refitted(others, more_maps, model_type, label)
+    if better is None:
+        after.again()
+    return better
 
 
 def _unbuildable(
