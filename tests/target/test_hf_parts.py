@@ -9,7 +9,9 @@ from torch import nn
 
 from gradscope.target.hf.heads import can_run
 from gradscope.target.hf.parts import made_from, owners_of, running_alone
+from gradscope.target.hf.portion import _ways
 from gradscope.target.hf.settle import _unbuildable
+from gradscope.target.hf.shrink import SAME_WIDTHS, SMALL
 
 
 class Config:
@@ -45,6 +47,22 @@ class WholeConfig(Config):
 
     def __init__(self) -> None:
         super().__init__(eyes_config=EyesConfig(), ears_config=EarsConfig())
+
+
+class NoseConfig(Config):
+    """Of a part that is left out by default."""
+
+    model_type = "nose"
+
+
+class NoselessConfig(Config):
+    """Of a whole that has no nose by default."""
+
+    model_type = "noseless"
+    sub_configs = {"nose_config": NoseConfig}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__(nose_config=None)
 
 
 class Sight(nn.Module):
@@ -119,6 +137,12 @@ def test_a_composite_without_models_runs_its_largest_block() -> None:
     whole = nn.Module()
     whole.layer, whole.small, whole.large = nn.Linear(99, 99), EarsTransformer(), nn.Sequential(nn.Linear(20, 20))
     assert [name for name, _ in running_alone(whole)] == ["large", "small"]
+
+
+def test_a_part_that_is_left_out_by_default_is_tried_with_its_own_widths_as_well() -> None:
+    assert list(_ways(EyesConfig)) == [((WholeConfig, "eyes_config"), SMALL)]
+    nose = NoselessConfig, "nose_config"
+    assert list(_ways(NoseConfig)) == [(nose, SMALL), (nose, SAME_WIDTHS)]
 
 
 def test_too_large_and_only_a_part_are_said() -> None:

@@ -15,7 +15,7 @@ from gradscope.target.hf.parts import made_from, owners_of, running_alone
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.repair import built
 from gradscope.target.hf.settings import default_of
-from gradscope.target.hf.shrink import IN_STEP, SMALL, tiny
+from gradscope.target.hf.shrink import IN_STEP, SAME_WIDTHS, SMALL, tiny
 from gradscope.target.infer.search import Inferred
 
 NOT_CALLED = "no inputs were found for the whole"
@@ -52,13 +52,23 @@ def _wholes(
     for cls in holders_of(config_class.model_type, config_class):
         if (model := _miniature(cls, config_class, given)) is not None:
             yield model, "the whole has no forward", None
-    for owner, key in owners_of(config_class):
+    for (owner, key), level in _ways(config_class):
         inner: dict[str, Any] = {f"{key}.{name}": value for name, value in given.items()}
         if getattr(default_of(owner), key, None) is None:  # left out by default
-            inner = {key: tiny(config_class, given)}
+            inner = {key: tiny(config_class, given, level)}
         for cls in classes_of(owner.model_type, owner)[:1]:
             if (model := _miniature(cls, owner, inner)) is not None:
                 yield model, "the type is a part of it", config_class
+
+
+def _ways(config_class: Any) -> Iterator[tuple[tuple[Any, str], int]]:
+    """Yield the owners of a part, and how small to make it; those that leave it out once more, with its own widths.
+
+    Of a part that nothing is known of by default, a miniature may forget to shrink a width that another has to equal.
+    """
+    owners = list(owners_of(config_class))
+    yield from ((owner, SMALL) for owner in owners)
+    yield from ((owner, SAME_WIDTHS) for owner in owners if getattr(default_of(owner[0]), owner[1], None) is None)
 
 
 def _miniature(cls: Any, config_class: Any, given: Mapping[str, Any]) -> nn.Module | None:
