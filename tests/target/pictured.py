@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -89,3 +90,22 @@ class Molecule(nn.Module):
     def forward(self, atoms: Atoms):
         merged = torch.cat([atoms.positions_of, atoms.charge_of.unsqueeze(-1)], -1)
         return self.out(torch.tanh(self.features(merged)).flatten(1))
+
+
+class Cubes(nn.Module):
+    """Folds patches of moments into vectors, as Inkling's tower does; only the names of its axes say what it takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = SimpleNamespace(patch_size=10, temporal_patch_size=2, num_channels=3)
+        self.first = nn.Linear(3 * 5 * 5, 16, bias=False)
+        self.second = nn.Linear(16 * 2 * 2 * 2, 32, bias=False)
+
+    def fold(self, x, time, side):
+        B, T, H, W, C = x.shape
+        x = x.reshape(B, T // time, time, H // side, side, W // side, side, C)
+        return x.permute(0, 1, 3, 5, 2, 4, 6, 7).flatten(4)
+
+    def forward(self, pixel_values):
+        x = torch.relu(self.first(self.fold(pixel_values, 1, 5)))
+        return self.second(self.fold(x, 2, 2)).reshape(len(pixel_values), 1, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 
 from gradscope.target.hf.heads import can_run
 from gradscope.target.hf.parts import made_from, owners_of, running_alone
-from gradscope.target.hf.portion import _ways
+from gradscope.target.hf.portion import _ways, switches
 from gradscope.target.hf.settle import _unbuildable
 from gradscope.target.hf.shrink import SAME_WIDTHS, SMALL
 
@@ -148,3 +149,16 @@ def test_a_part_that_is_left_out_by_default_is_tried_with_its_own_widths_as_well
 def test_too_large_and_only_a_part_are_said() -> None:
     assert "million parameters" in str(_unbuildable("a", "hf:a", None, has_classes=True))
     assert "a part of whole" in str(_unbuildable("eyes", "hf:eyes", None, owner="whole"))
+
+
+def test_a_switch_that_a_composite_and_its_part_leave_off_is_what_its_models_ask_for(tmp_path, monkeypatch):
+    (tmp_path / "configuration_hall.py").write_text(
+        "class Hall:\n    def __init__(self, use_organ=False, cache=False, use_stage=True):\n"
+        "        vars(self).update(locals())\n"
+        "class Organ:\n    def __init__(self, use_organ=False, pipes=4, use_stage=False):\n"
+        "        vars(self).update(locals())\n"
+    )
+    (tmp_path / "modeling_hall.py").write_text("if config.use_organ:\n    pass\nif self.config.use_stage:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    hall = importlib.import_module("configuration_hall")
+    assert switches(hall.Hall, hall.Organ) == ["use_organ"]

@@ -17,6 +17,7 @@ from gradscope.target.infer.axes import with_axes
 from gradscope.target.infer.documented import documented
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.roles import Hints
+from gradscope.target.infer.unpacked import by_unpacking
 from tests.target import pictured
 
 FILE = Path(pictured.__file__)
@@ -79,3 +80,18 @@ def test_a_data_class_tells_the_shapes_of_its_fields():
     batch = loaded("Molecule")[1]
     (atoms,) = batch.values() if isinstance(batch, dict) else batch
     assert (tuple(atoms.positions_of.shape), tuple(atoms.charge_of.shape)) == ((8, 12, 3), (8, 12))
+
+
+def test_axes_are_told_by_the_names_that_a_shape_is_unpacked_into():
+    (pixels,) = loaded("Cubes")[1]
+    assert tuple(pixels.shape) == (8, 2, 10, 10, 3)
+
+
+def test_the_names_of_usual_axes_tell_nothing_more():
+    def unpack(x):
+        batch, channels, height, width = x.shape
+        return batch * channels * height * width
+
+    with pytest.raises(ValueError, match="not enough values") as raised:
+        unpack(torch.zeros(2, 3, 32))
+    assert not list(by_unpacking(raised.value, (("x", Guess("float", (BATCH, 3, 32))),), HINTS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,12 +15,17 @@ from gradscope.target.hf.heads import classes_of, holders_of
 from gradscope.target.hf.parts import made_from, owners_of, running_alone
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.repair import built
-from gradscope.target.hf.settings import default_of
+from gradscope.target.hf.settings import constructor_values, default_of
 from gradscope.target.hf.shrink import IN_STEP, SAME_WIDTHS, SMALL, tiny
+from gradscope.target.hf.written import source_of_models
 from gradscope.target.infer.search import Inferred
 
 NOT_CALLED = "no inputs were found for the whole"
 """Why a part is taken of a composite that has a forward."""
+PART_OF = "the type is a part of it"
+"""Why a part is taken of a composite that has it."""
+ASKED = re.compile(r"\bif (?:\w+\.)?config\.(\w+):")
+"""What a model has a part for or not."""
 MOST_PARTS = 3
 """Parts of a composite that are tried."""
 
@@ -58,7 +64,20 @@ def _wholes(
             inner = {key: tiny(config_class, given, level)}
         for cls in classes_of(owner.model_type, owner)[:1]:
             if (model := _miniature(cls, owner, inner)) is not None:
-                yield model, "the type is a part of it", config_class
+                yield model, PART_OF, config_class
+    for owner, key in owners_of(config_class):
+        for switch in switches(owner, config_class):
+            inner = {**{f"{key}.{name}": value for name, value in {**given, switch: True}.items()}, switch: True}
+            for cls in classes_of(owner.model_type, owner)[:1]:
+                if (model := _miniature(cls, owner, inner)) is not None:
+                    yield model, f"{PART_OF} where {switch} is set", config_class
+
+
+def switches(owner: Any, config_class: Any) -> list[str]:
+    """Return what a composite and a part of it both leave off, and the models of the composite ask for: its part."""
+    asked = ASKED.findall(source_of_models(owner))
+    both = [constructor_values(default_of(cls)) for cls in (owner, config_class)]
+    return [name for name in dict.fromkeys(asked) if all(values.get(name) is False for values in both)]
 
 
 def _ways(config_class: Any) -> Iterator[tuple[tuple[Any, str], int]]:

@@ -72,7 +72,7 @@ def _told(annotations: Mapping[str, str], words: str, sizes: Mapping[str, int]) 
     """Return what annotations and a docstring tell of the shapes of what is annotated."""
     found: dict[str, Guess] = {}
     for name, said, dims in [*_in_annotations(annotations), *_in_docstring(words, annotations)]:
-        shape = tuple(_size(word, sizes) for word in dims)
+        shape = tuple(size_of(word, sizes) for word in dims)
         if name not in found and 0 < len(shape) <= MOST_AXES:
             found[name] = Guess(_kind(name, said), shape, high=max(sizes.get("vocab", 0), 2))
     return found
@@ -110,11 +110,11 @@ def _axis_of(word: str) -> str:
     return next((axis for pattern, axis in AXES if pattern.match(word.rpartition(".")[2])), "")
 
 
-def _size(word: str, sizes: Mapping[str, int]) -> int:
+def size_of(word: str, sizes: Mapping[str, int]) -> int:
     """Return how long an axis of that name is; it may be a sum or a product."""
     for sign, total in (("+", sum), ("*", math.prod)):
         if sign in word:
-            return total(_size(part.strip(), sizes) for part in word.split(sign))
+            return total(size_of(part.strip(), sizes) for part in word.split(sign))
     if word.isdigit():
         return int(word)
     axis, last = _axis_of(word), word.rpartition(".")[2].lower()

@@ -19,6 +19,7 @@ from gradscope.target.infer.placeholders import by_placeholders
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.sizes import by_division, by_numbers, by_packing, by_pairs, resized
 from gradscope.target.infer.trial import Outcome
+from gradscope.target.infer.unpacked import by_unpacking
 
 TOO_SMALL = re.compile(
     r"[Kk]ernel size|too small|smaller than|spatial element|non-empty|greater than 0|should be less than|"
@@ -89,6 +90,7 @@ def _lessons(
     if "out of range in self" in message or "out of bounds" in message or TOO_MANY_CLASSES in message:
         yield from _by_range(outcome, candidate)
     yield from by_axes(message, candidate, hints)
+    yield from by_unpacking(outcome.error, candidate, hints)
     if WANTS_IDS.search(message):
         yield from each(candidate, lambda g: _to_ids(g, hints), 1.0)
     for kind in (kind for kind, pattern in WANTS_TYPE.items() if pattern.search(message)):
