@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from gradscope.target.infer.guess import BATCH, Guess
+from gradscope.target.infer.guess import BATCH, Guess, assembled, described
 from gradscope.target.infer.last_resorts import last_resorts
+from gradscope.target.infer.making import values_of
 from gradscope.target.infer.search import infer_inputs
-from gradscope.target.infer.trial import attempt
+from gradscope.target.infer.trial import Outcome, attempt
 
 
 class Joined(nn.Module):
@@ -38,6 +39,26 @@ class Questions(nn.Module):
         scores = self.score(self.text(input_ids)[0][marks - 1])
         starts, rows = self.starts[kinds], torch.arange(scores.shape[-1])
         return scores[(rows >= starts[:, None]) & (rows < (starts + options)[:, None])]
+
+
+class Assistant(nn.Module):
+    """Attends to the keys and values of another model, which it is given for each kind of layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.near, self.far, self.out = nn.Linear(12, 32), nn.Linear(12, 48), nn.Linear(20, 3)
+
+    def forward(self, x, states: dict[str, tuple[torch.Tensor, torch.Tensor]] | None = None):
+        states = {kind: (keys * 1.0, values) for kind, (keys, values) in states.items()}
+        return self.out(torch.cat((self.attended(self.near(x), states["near"]), self.all(x, states)), -1))
+
+    def all(self, x, states):
+        return self.attended(self.far(x), states["far"])
+
+    def attended(self, queries, given):
+        keys, values = (each.repeat_interleave(2, 1) for each in given)
+        heads = queries.unflatten(-1, (4, -1)).transpose(1, 2)
+        return (torch.einsum("bhqd,bhkd->bhqk", heads, keys).softmax(-1) @ values).mean(1)
 
 
 def taught(model, candidate, batch):
@@ -72,6 +93,32 @@ def test_what_chooses_among_tokens_stands_in_rows():
     (learnt,) = taught(Questions(), (("input_ids", ids), *((n, chosen) for n in batch if n != "input_ids")), batch)
     rows = Guess("ids", (BATCH, 16), high=16)
     assert learnt == {"input_ids": ids, "marks": rows, "options": rows, "kinds": rows}
+
+
+def test_a_table_has_the_keys_that_the_model_asks_for():
+    states = Guess("float", (BATCH, 1, 3, 3))
+    batch = {"x": torch.randn(4, 16, 12), "states": torch.randn(4, 1, 3, 3)}
+    (learnt,) = taught(Assistant(), (("states", states),), batch)
+    pairs = {f"states.{kind}.{rank}": states for kind in ("near", "far") for rank in (0, 1)}
+    assert learnt == {"states": Guess("dict"), "states.near": Guess("tuple"), "states.far": Guess("tuple")} | pairs
+    candidate = tuple(learnt.items())
+    given = assembled(candidate, values_of(candidate, 2))["states"]
+    assert [[tuple(tensor.shape) for tensor in pair] for pair in given.values()] == [[(2, 1, 3, 3)] * 2] * 2
+    assert described(candidate, 2).count("2x1x3x3 normal numbers") == len(pairs)
+
+
+def test_keys_and_values_get_the_width_and_the_heads_of_the_queries():
+    names = ("states.near.0", "states.near.1", "states.far.0", "states.far.1")
+    candidate = tuple((name, Guess("float", (BATCH, 1, 3, 3))) for name in names)
+    for message, shape in (
+        ("Expected size for first two dimensions of batch2 tensor to be: [16, 8] but got: [16, 3].", (BATCH, 1, 3, 8)),
+        ("The size of tensor a (4) must match the size of tensor b (2) at non-singleton dimension 1", (BATCH, 2, 3, 3)),
+    ):
+        learnt = last_resorts(Outcome(error=ValueError(message)), candidate)
+        every, near, far = ([guess.shape for _, guess in entries] for _, entries in learnt)
+        assert every == [shape] * 4
+        assert (near[:2], far[2:]) == ([shape] * 2, [shape] * 2)
+        assert near[2:] == far[:2] == [(BATCH, 1, 3, 3)] * 2
 
 
 def test_inputs_are_found_where_a_whole_search_has_failed():

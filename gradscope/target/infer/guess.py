@@ -118,7 +118,7 @@ def assembled(candidate: Candidate, values: Mapping[str, Any]) -> dict[str, Any]
     """Return the inputs of a flat candidate, the parts of a dict, tuple or object put into it."""
     shells = [(name, guess) for name, guess in candidate if guess.kind in SHELLS]
     inputs = dict(values)
-    for name, guess in shells:
+    for name, guess in reversed(shells):  # what is inside another first
         parts = {key.removeprefix(f"{name}."): inputs.pop(key) for key in list(inputs) if key.startswith(f"{name}.")}
         inputs[name] = SHELLS[guess.kind](guess.value, parts)
     return {name: inputs[name] for name, _ in candidate if name in inputs}
@@ -135,13 +135,16 @@ SHELLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 def described(candidate: Candidate, batch_size: int) -> str:
     """Say in words what a flat candidate is."""
-    told = {}
+    told: dict[str, str] = {}
     for name, guess in candidate:
+        if any(name.startswith(f"{shell}.") for shell in told):
+            continue
         if guess.kind in SHELLS:
             each = "for each sample " if guess.kind == "records" else ""
             inside = [(n.removeprefix(f"{name}."), g) for n, g in candidate if n.startswith(f"{name}.")]
+            inside = [(n, part) for n, part in inside if part.kind not in SHELLS]
             told[name] = f"{each}(" + ", ".join(f"{key}: {part.describe(batch_size)}" for key, part in inside) + ")"
-        elif not any(name.startswith(f"{shell}.") for shell in told):
+        else:
             told[name] = guess.describe(batch_size)
     return ", ".join(f"{name} = {words}" for name, words in told.items()) or "no inputs"
 

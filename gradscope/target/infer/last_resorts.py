@@ -13,9 +13,12 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch import nn
 
 from gradscope.target.infer.changes import Lesson, with_guess, with_size
-from gradscope.target.infer.guess import BATCH, Candidate
+from gradscope.target.infer.first import written
+from gradscope.target.infer.guess import BATCH, SHELLS, Candidate, Guess
+from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.sizes import pairs_in
 from gradscope.target.infer.trial import Outcome
 
@@ -25,6 +28,16 @@ VIDEO_AXES = 5
 """Axes of a batch of videos: samples, frames, channels and the sides of each frame."""
 LOOKED_UP = re.compile(r"too many indices|out of bounds for dimension")
 """What is said where numbers that choose among tokens are too few in a row, or none of them."""
+HEADS = 4
+"""Axes of what is split into heads: B x heads x tokens x width."""
+NUM_HEADS = re.compile(r"tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension 1")
+"""What is said where queries have more heads than the keys, perhaps after these were repeated."""
+FACTORS = re.compile(r"first two dimensions of batch2 tensor to be: \[\d+, (\d+)\] but got: \[\d+, (\d+)\]")
+"""What is said where the vectors that two attend to each other with differ in width."""
+TABLE = re.compile(r"\b([Dd]ict|Mapping)\[")
+"""How a table is annotated."""
+AS_TABLE = re.compile(r"'Tensor' object has no attribute '(items|keys|values|get)'")
+"""What is said where a tensor stands in place of a table."""
 
 
 def last_resorts(outcome: Outcome, candidate: Candidate) -> Iterator[Lesson]:
@@ -34,6 +47,13 @@ def last_resorts(outcome: Outcome, candidate: Candidate) -> Iterator[Lesson]:
     message = str(outcome.error)
     yield from _by_joining(outcome.error, message, candidate)
     yield from _frames_of_another_side(message, candidate)
+    if match := FACTORS.search(message):
+        yield from _of_size(candidate, HEADS - 1, int(match[2]), int(match[1]))
+    if (match := NUM_HEADS.search(message)) and int(match[1]) % int(match[2]) == 0:
+        factor = int(match[1]) // int(match[2])
+        yield from (each for n in range(1, int(match[2]) + 1) for each in _of_size(candidate, 1, n, n * factor))
+    if AS_TABLE.search(message) and outcome.model is not None:
+        yield from _by_keys(outcome.model, candidate)
     if LOOKED_UP.search(message):
         yield from _along_the_text(candidate)
 
@@ -75,6 +95,46 @@ def _calls(code: CodeType) -> list[ast.Call]:
         return []
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [call for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) in JOINING]
+
+
+def _by_keys(model: nn.Module, candidate: Candidate) -> Iterator[Lesson]:
+    """Give a table of what the annotation of an input says, with the keys that any method of the model asks it for."""
+    for parameter in parameters_of_forward(model):
+        name, annotation = parameter.name, written(parameter)
+        guess = dict(candidate).get(name)
+        if guess is None or guess.kind in SHELLS or not TABLE.search(annotation):
+            continue
+        keys = dict.fromkeys(re.findall(rf"\b{name}\[[\"'](\w+)[\"']\]", source_of(type(model))))
+        parts = [(f"{name}.{key}", part) for key in keys for part in _entries(guess, annotation.count("Tensor"))]
+        entries = tuple((key + last, part) for key, (last, part) in parts)
+        if entries:
+            rest = tuple(pair for pair in candidate if pair[0] != name)
+            yield -0.5, (*rest, (name, Guess("dict")), *entries)
+
+
+def _of_size(candidate: Candidate, axis: int, got: int, want: int) -> Iterator[Lesson]:
+    """Give an axis of all vectors of several heads another size, or of all that stand under one key of a table."""
+    heads = {n: g for n, g in candidate if g.kind == "float" and len(g.shape) == HEADS and g.shape[axis] == got}
+    keys = dict.fromkeys(name.rpartition(".")[0] for name in heads)
+    groups = [list(heads), *([name for name in heads if name.rpartition(".")[0] == key] for key in keys)]
+    for rank, group in enumerate(groups if heads else []):
+        changed = {name: with_size(heads[name], axis, want) for name in group}
+        yield 0.1 * rank - 0.5, tuple((name, changed.get(name, guess)) for name, guess in candidate)
+
+
+def _entries(guess: Guess, num_tensors: int) -> list[tuple[str, Guess]]:
+    """Return what stands under a key, and what is in it: a tensor, or a tuple of so many."""
+    if num_tensors < 2:  # noqa: PLR2004  # a tuple
+        return [("", guess)]
+    return [("", Guess("tuple")), *((f".{rank}", guess) for rank in range(num_tensors))]
+
+
+def source_of(cls: type) -> str:
+    """Return the source of a class; an empty string where there is none."""
+    try:
+        return inspect.getsource(cls)
+    except (OSError, TypeError):
+        return ""
 
 
 def _along_the_text(candidate: Candidate) -> Iterator[Lesson]:
