@@ -181,3 +181,14 @@ def test_open_sizes_whose_names_say_nothing_are_alike_and_what_a_configuration_r
 def test_open_sizes_whose_names_say_nothing_stay_open_where_they_are_not_asked_for():
     with pytest.raises(TypeError, match="NoneType"):
         built(Indexer, Budgeted())
+
+
+def test_a_switch_that_a_class_asks_for_is_turned() -> None:
+    class Config:
+        is_decoder, to_dict = False, dict
+
+    def build(config: Config) -> bool:
+        assert config.is_decoder, "If you want to use this make sure that `is_decoder=True`."
+        return config.is_decoder
+
+    assert built(build, Config())

@@ -29,6 +29,8 @@ LACKS = re.compile(r"'(\w+)' object has no attribute '(\w+)'")
 WORD = re.compile(r"[A-Za-z_]\w*")
 JOINED = re.compile(r"can only concatenate (list|tuple) \(not \"(tuple|list)\"\)")
 """What Python says where settings that stand in a configuration's file as lists are something else by default."""
+ASKED = re.compile(r"make sure that `(?:\w+\.)?(\w+) ?= ?(True|False)`")
+"""What a class says of a switch that it needs to be the other way."""
 READ = re.compile(r"\bconfig\.(\w+)")
 """Settings that a line of a model reads."""
 OWN = re.compile(r"\bself\.(\w+)")
@@ -68,6 +70,9 @@ def built(cls: Callable[[Any], Any], config: Any, *, opens: bool = False) -> Any
 def _fill(config: Any, error: Exception) -> bool:
     """Fill what a failure to build a model shows to be missing; False where nothing can be."""
     if isinstance(error, KeyError) and _rotates_each(config, error):
+        return True
+    if (match := ASKED.search(str(error))) and read_setting(config, match[1]) is (match[2] != "True"):
+        setattr(config, match[1], match[2] == "True")
         return True
     if JOINED.search(str(error)):
         return _as_lists(config, error)
