@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 from gradscope.metrics.columns import Rows, by_step
+from gradscope.metrics.depth import Station
 from gradscope.metrics.described import Described
 from gradscope.metrics.precision import Magnitudes
 
@@ -70,9 +72,25 @@ class Measured(Described):
         values = self.observed_later(metric) if later else self.observed(metric)
         if not values:
             return None
-        order = {(station.module, station.call): station.row for station in self.stations}
+        order = {(station.module, station.call): station.row for station in self.returned}
         ranked = [(order.get(place, -1), number, value) for number, (place, value) in enumerate(values.items())]
         return max(ranked)[2]
+
+    @cached_property
+    def returned(self) -> tuple[Station, ...]:
+        """The stations that are the main output of their call, so that what was measured there holds for them.
+
+        A call that returns several tensors is measured by the first; the stream may be another one of them.
+        """
+        calls, stats = self.recording.tables["calls"], self.recording.tables["stream_stats"]
+        shapes = dict(zip(zip(calls["module"], calls["call"], strict=True), calls["shape"], strict=True))
+        sizes = dict(zip(stats["station"], stats["num_elements"], strict=True))
+        found = []
+        for station in self.stations:
+            shape, size = shapes.get((station.module, station.call)), sizes.get(station.row)
+            if shape is None or size is None or math.prod(shape) == size:
+                found.append(station)
+        return tuple(found)
 
     @cached_property
     def token_cosines(self) -> tuple[float, ...]:

@@ -122,8 +122,10 @@ def _forward(watch: StepWatch, station: Station, seen: StationNumbers) -> Handle
     """Return where the norm of a station is: its own, or that of the output that it is."""
     if seen.forward_norm is not None or station.call is None:
         return seen.forward_norm
-    output = watch.outputs.main(station.call)
-    return None if output is None else output.forward
+    output, shape = watch.outputs.main(station.call), station.call.shape
+    if output is None or shape is None or (seen.num_elements is not None and math.prod(shape) != seen.num_elements):
+        return None  # another of the tensors that the call returns
+    return output.forward
 
 
 def _cosine(dot: float | None, a: float | None, b: float | None) -> float | None:

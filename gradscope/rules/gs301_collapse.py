@@ -130,7 +130,7 @@ def _samples(facts: Facts, value: float, limit: float) -> Finding:
 def _first_above(facts: Facts, metric: str, limit: float, *, later: bool) -> tuple[str, int]:
     """Return the first station from which on the cosine stays above the limit."""
     values = facts.observed_later(metric) if later else facts.observed(metric)
-    order = [(s.module, s.call) for s in facts.stations if (s.module, s.call) in values] or list(values)
+    order = [(s.module, s.call) for s in facts.returned if (s.module, s.call) in values] or list(values)
     place = order[-1]
     for candidate in reversed(order):
         if values[candidate] < limit:

@@ -57,6 +57,11 @@ def test_collapsed_tokens_have_cosine_one_and_channels_are_no_tokens() -> None:
     assert not watch(conv, lambda: conv(torch.randn(4, 3, 9)).sum()).has("token_cosine", "0")
 
 
+def test_points_and_boxes_are_no_tokens() -> None:
+    model = Fixed(torch.rand(4, 8, 4))
+    assert not watch(model, model).has("token_cosine", "inner")
+
+
 def test_sequence_first_models_keep_tokens_on_axis_zero() -> None:
     torch.manual_seed(0)
     x = torch.randn(9, 4, 16)

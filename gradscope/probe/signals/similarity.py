@@ -24,6 +24,8 @@ MAX_SAMPLES = 16
 """Samples looked at: the mean cosine of 16 rows already averages 120 pairs."""
 MAX_ELEMENTS = 16384
 """Elements looked at per call, so that the cost does not grow with tokens, width or image size."""
+FEWEST_FEATURES = 5
+"""Features of a token: points and boxes, of two and four positive numbers, are alike by what they are."""
 _SKIPPED_ROLES = frozenset({"dropout", "attention"})
 
 
@@ -82,7 +84,7 @@ class Similarity(Observer):
             flat = thinned(samples, MAX_ELEMENTS, kept_axes=(0,)).flatten(1)
             self._keep("sample_cosine", call, flat.unsqueeze(0))
         tokens = self._layout.tokens(x)
-        if tokens is not None and tokens.shape[1] > 1:
+        if tokens is not None and tokens.shape[1] > 1 and tokens.shape[2] >= FEWEST_FEATURES:
             tokens = thinned(tokens, MAX_ELEMENTS, kept_axes=(2,))
             if tokens.shape[1] > 1:
                 self._keep("token_cosine", call, tokens)
