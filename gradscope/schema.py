@@ -81,6 +81,7 @@ OBSERVATIONS: dict[str, str] = {
     "unit_spread": "how far neighbouring rows of a weight that starts with equal rows, or of its gradient, differ",
     "probabilities_as_logits": "fraction of rows handed to a (log-)softmax or logit loss that are probabilities",
     "unnormalised_log_probabilities": "fraction of rows handed to nll_loss whose exponentials do not sum to one",
+    "logits_rms": "root mean square of the logits a cross-entropy gets, those that are masked left out",
     "logit_spread": "root mean square difference of the logits a cross-entropy gets between samples (or tokens)",
     "loss_classes": "number of classes a cross-entropy is taken over (over one class it is always 0)",
     "target_to_output": "norm of the targets over that of the outputs, as a loss that measures a distance gets them",
@@ -100,6 +101,9 @@ OUTSIDE_CALL = -1
 
 LEFT_OUT = "…"
 """How the `detail` of an event ends when it is about more parameters than it names."""
+
+BY_CONSTANT = "mul by a constant"
+"""The `op` of an event at a product whose other factor is no weight and not made from one."""
 
 CUTS_UNSEEN = "where gradients are cut"
 """The `what` of the confession that cuts were looked for and could not be seen."""

@@ -21,7 +21,12 @@ def output_rms(facts: Facts, step: int) -> float | None:
 
 
 def logits_rms(facts: Facts, step: int) -> float | None:
-    """Return the same where a cross-entropy reads the output as logits, else None."""
+    """Return the root mean square of the logits that a cross-entropy reads at a step, those that are masked left out.
+
+    A recording without that number has the output's size in its place; None where no cross-entropy was seen.
+    """
+    if read := facts.observed("logits_rms", step):
+        return max(read.values())
     return output_rms(facts, step) if facts.observed("loss_classes") else None
 
 

@@ -25,7 +25,7 @@ class Region:
         next_is_off: Whether that call's output is exactly zero for the whole batch, at every watched step.
         next_starts_at_zero: Whether that is because its own weight is exactly zero.
         underflowed: Whether the gradient is so small just above that the zeros are rounding.
-        only_input: Whether only parameters that multiply an all-zero input are dead, not what lies below.
+        only_input: Whether its parameters are dead because they multiply an all-zero input, and nothing else.
         zero_factors: Whether the module has several weights that are all exactly zero, each closing the other.
         frozen_scale: Whether the module behind it is off because its scale is zero and cannot be trained.
         bypassed: Whether what runs before the region gets a gradient all the same, past the region.
@@ -90,7 +90,9 @@ def _run_of(facts: Facts, module: str, runs: Sequence[Sequence[int]]) -> int | N
 
 def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Region:
     owners = {parameter.module for parameter in dead}
-    culprit = max((row for row in run if facts.call_modules[row] in owners), default=run[-1])
+    starved = _is_starved(facts, run, dead)
+    end = min if starved else max
+    culprit = end((row for row in run if facts.call_modules[row] in owners), default=run[-1])
     following = _next_alive(facts, run[-1])
     return Region(
         culprit=facts.call_modules[culprit],
@@ -100,9 +102,17 @@ def _region(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> Regi
         next_is_off=following is not None and _stays_off(facts, following),
         next_starts_at_zero=following is not None and _starts_at_zero(facts, facts.call_modules[following]),
         underflowed=_underflowed(facts, culprit, following),
+        only_input=starved,
         frozen_scale=following is not None and _has_frozen_zero(facts, facts.call_modules[following]),
         bypassed=any(facts.call_gradients[facts.steps[0]].get(row) for row in range(run[0])),
     )
+
+
+def _is_starved(facts: Facts, run: Sequence[int], dead: Sequence[Parameter]) -> bool:
+    """Whether zeros come in at the start of a region: all its calls give zeros although its weights are not zero."""
+    weights = facts.weight_norms.get(facts.steps[0], {})
+    solid = [bool(weights.get(p.row)) for p in dead if p.is_matrix]
+    return bool(solid) and all(solid) and all(_stays_off(facts, row) for row in run)
 
 
 def _loose_region(facts: Facts, module: str, parameters: Sequence[Parameter]) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradscope.metrics.facts import Event, Facts
-from gradscope.schema import LEFT_OUT
+from gradscope.schema import BY_CONSTANT, LEFT_OUT
 
 _DRAWS = frozenset({"bernoulli", "binomial", "multinomial", "normal", "poisson", "standardgamma"})
 """Functions that draw at random: autograd sends zeros, or nothing, to the parameters of the draw."""
@@ -41,6 +41,11 @@ def _named(event: Event) -> list[str]:
     return (event.detail or "").rpartition(": ")[2].split(", ")
 
 
+def is_mask(event: Event | None) -> bool:
+    """Whether gradients end in a product or a choice whose other part no weight makes."""
+    return event is not None and event.op in (BY_CONSTANT, "masked_fill", "where")
+
+
 def written_at(event: Event) -> str:
     """Return " (file:line)", "" where that is not known."""
     return f" ({event.file}:{event.line})" if event.file and event.line else ""
@@ -52,6 +57,11 @@ def way_round(operation: str) -> str | None:
     Args:
         operation: As an event names it: `round`, `Normal`.
     """
+    if operation == BY_CONSTANT:
+        return (
+            "The other factor of this product is exactly zero and nothing trains it: look at what it is made of, a "
+            "mask or lengths among the inputs, a flag, or the weight of a loss term."
+        )
     name = operation.lower().replace("_", "")
     if name in _DRAWS:
         return (

@@ -103,10 +103,12 @@ ONE_ANSWER = "The model gives all but the same answer to every sample, so that t
 def ground_of(finding: Finding) -> Ground | None:
     """Weigh a finding; what concerns less than half of the parameters, or may heal, is a risk and not the end.
 
-    How large steps of plain SGD are at the inspection's own rate depends on the scale of the loss: that has no weight.
+    How large steps of plain SGD are at the inspection's own rate depends on the scale of the loss: that has no weight,
+    and neither has a small side part that may be silent by design.
     """
     known = WEIGHTS.get(finding.code)
-    if known is None or finding.severity == "info" or finding.evidence.get("own_rate"):
+    unweighed = finding.evidence.get("own_rate") or finding.evidence.get("may_be_meant")
+    if known is None or finding.severity == "info" or unweighed:
         return None
     weight = known.error if finding.severity == "error" else known.warning
     share = finding.evidence.get("share_of_parameters")

@@ -9,11 +9,12 @@ from gradscope.metrics.along import along_depth
 from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules import levels
-from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module, surroundings
+from gradscope.rules.culprit import Place, depth_culprit, station_label, station_module
 from gradscope.rules.finding import Finding
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import lasting_loss
 from gradscope.rules.numbers import count, factor, signed
+from gradscope.rules.vanishing_causes import advice
 from gradscope.rules.with_depth import FEWEST_BLOCKS, levels_in_force, lost_decades, slope_evidence, when
 
 DEEPENING_DECADES = 1.0
@@ -75,7 +76,7 @@ def _finding(
             "may_recover": severe and lasts < fatal,
             "at_one_place": not severe and _at_one_place(facts, warn) and not _deepens(facts),
         },
-        advice=_advice(facts, place),
+        advice=advice(facts, profile, place, lost),
         file=file,
         line=line,
     )
@@ -99,36 +100,6 @@ def _share(place: Place, profile: DepthProfile) -> str:
     if slope is None or not math.isfinite(slope.mean):
         return ""
     return f", {signed(slope.mean)} decades per block over {count(profile.num_blocks, 'block')}"
-
-
-def _advice(facts: Facts, place: Place) -> str:
-    around = surroundings(facts)
-    if place.alone:
-        return (
-            f"Look at `{station_module(place.station)}` first: a tiny scale factor, a saturated activation or a badly "
-            "scaled weight in this one place costs most of the gradient."
-        )
-    if around.has_skips and around.post_norm:
-        return (
-            "The norm after each addition rescales the skip as well. Use Pre-LN or Peri-LN, or keep Post-LN with "
-            "DeepNorm (both its alpha and its beta), Admin or B2T initialisation, and warm the learning rate up."
-        )
-    if around.has_skips:
-        return "Keep the skip an unscaled identity: a factor below one on it is multiplied once per block."
-    if around.has_attention:
-        return (
-            "Add a skip around attention and around the feed-forward part, x + f(norm(x)). Without skips attention "
-            "also averages the tokens into one; no initialisation repairs that."
-        )
-    if around.has_sigmoids:
-        return (
-            "Replace the sigmoids inside the stack by ReLU or GELU with He initialisation (a sigmoid passes at most "
-            "a quarter of the gradient), or add skips around the blocks."
-        )
-    return (
-        "Add skips around the blocks; or initialise at the critical scale: He (kaiming_normal_, nonlinearity='relu') "
-        "for ReLU, orthogonal for tanh. PyTorch's default nn.Linear initialisation loses 0.39 decades per ReLU layer."
-    )
 
 
 DOC = RuleDoc(
@@ -163,7 +134,9 @@ The activation alone proves nothing: the same sigmoids with N(0, 1) weights at w
 1. Add skips: x + f(norm(x)).
 2. Without skips, initialise at the critical scale: He for ReLU, orthogonal for tanh.
 3. Replace sigmoids inside the stack.
-4. In a Post-LN stack: DeepNorm with both constants, Admin, B2T, or move the norm into the branch.""",
+4. In a Post-LN stack: DeepNorm with both constants, Admin, B2T, or move the norm into the branch.
+5. Where the blocks have unscaled skips: the layers between them (stems, downsampling, projections) that no skip goes
+   around, if the activations fade there as well; initialise these at the scale of their inputs.""",
     references=(
         "Glorot & Bengio 2010, Understanding the difficulty of training deep feedforward neural networks",
         "He et al. 2015, Delving Deep into Rectifiers (arXiv:1502.01852)",

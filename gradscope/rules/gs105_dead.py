@@ -9,10 +9,11 @@ from gradscope.metrics.faint import beside_faint
 from gradscope.metrics.silence import closed_doors, states
 from gradscope.metrics.silent_regions import Region, regions
 from gradscope.metrics.weights import Parameter, share_of
-from gradscope.rules.endings import place_of, way_round, written_at
+from gradscope.rules.endings import is_mask, place_of, way_round, written_at
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
+from gradscope.schema import BY_CONSTANT
 
 MOST_PLACES = 5
 """Findings (count) printed for separate dead places; the last one says how many more there are."""
@@ -24,6 +25,7 @@ HALF = 0.5
 """Share of the parameters (fraction) from which no loss or input explains the silence away."""
 
 EXCUSE = " Nothing was seen that closes the way, so it may be meant, or the loss may not need this part."
+MASKED = " What closes the way is not a weight: with other inputs it may be open."
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
@@ -126,14 +128,17 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
     last = facts.steps[-1]
     names = [parameter.name for parameter in region.parameters]
     more = f" {count(further, 'more place')} like it." if further > 0 else ""
-    excused = not _is_closed(region) and _may_be_meant(facts, share)
+    masked = is_mask(ending) and not region.frozen_scale
+    excused = (masked or not _is_closed(region)) and _may_be_meant(facts, share)
     severity: Severity = "error" if certain and not region.only_input and not excused else "warning"
     return Finding(
         code="GS105",
         severity=severity,
         module=region.culprit,
         call=region.call,
-        message=_message(region, names, certain, last, ending) + (EXCUSE if excused else "") + more,
+        message=_message(region, names, certain, last, ending, masked=masked)
+        + (MASKED if masked else EXCUSE if excused else "")
+        + more,
         evidence={
             "zero_parameters": len(names),
             "share_of_parameters": share,
@@ -142,14 +147,17 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
             "next_module_is_off": region.next_is_off,
             "zero_from_operation": ending.op if ending else None,
             "further_places": max(further, 0),
+            "may_be_meant": excused and share < SIDE_PART,
         },
-        advice=_advice(region, certain, ending),
+        advice=_advice(region, certain, ending, masked=masked),
         file=file,
         line=line,
     )
 
 
-def _message(region: Region, names: list[str], certain: bool, last: int, ending: Event | None) -> str:
+def _message(
+    region: Region, names: list[str], certain: bool, last: int, ending: Event | None, *, masked: bool
+) -> str:
     still = f" and still is at step {last}" if certain else f" (only step {last} was watched)"
     culprit = f"`{region.culprit}`" if region.culprit else "the model itself"
     subject = culprit if region.culprit else "The model itself"
@@ -158,7 +166,7 @@ def _message(region: Region, names: list[str], certain: bool, last: int, ending:
     if region.zero_factors:
         return f"{subject} has only zero factors: the gradient of {listed(names)} is exactly zero{still}."
     why = ""
-    if region.next_is_off:
+    if region.next_is_off and not masked:
         what = f"`{region.next_module}` behind it" if region.next_module else "the model's own output"
         why = f": {what} gives exactly zero for every sample"
     if ending is not None and not why:
@@ -168,11 +176,13 @@ def _message(region: Region, names: list[str], certain: bool, last: int, ending:
     return f"No gradient passes back into {culprit}: that of {listed(names)} is exactly zero{still}{why}."
 
 
-def _advice(region: Region, certain: bool, ending: Event | None) -> str:
+def _advice(region: Region, certain: bool, ending: Event | None, *, masked: bool) -> str:
     if not certain:
         return "Watch a few optimizer steps (--steps 11): zero at step 0 may be by design."
     if region.zero_factors:
         return "Factors that are all exactly zero never move each other: initialise one of them at random."
+    if masked and ending is not None:
+        return way_round(ending.op or "") or way_round(BY_CONSTANT) or ""
     if region.next_is_off and region.next_starts_at_zero:
         return (
             f"Two factors in a row are exactly zero, here and in `{region.next_module}`: neither can move the other. "
@@ -210,7 +220,9 @@ Not reported here: zero at step 0 that wakes up (ReZero, zero-initialised last l
 (zero in one step, alive in another), frozen parameters, biases in front of a norm (mathematically zero, rounding
 noise of 1e-9), single dead ReLU units (GS303), gradients that underflow (GS101 and GS401). A loss term multiplied by
 0 to keep distributed training happy looks dead because it is. Branches behind a frozen norm whose scale is zero (the
-backbone of a DETR without its pretrained weights) are dead for good, and warn: the rest trains past them.""",
+backbone of a DETR without its pretrained weights) are dead for good, and warn: the rest trains past them. So does a
+part that is fed with nothing but zeros (the self-conditioning of a first diffusion step), and one behind a mask, where
+it is small or the inputs were made up.""",
     example="""
 ```python
 net[2].bias.fill_(-20.0)     # Linear 2 in front of a ReLU: all units off, nothing below ever learns

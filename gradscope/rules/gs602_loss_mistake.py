@@ -58,7 +58,8 @@ log-probabilities, and over how many classes a cross-entropy is taken.""",
 None of these raises an error. Softmax of a softmax squeezes the logits into [0, 1]: with ten classes the loss cannot
 fall below 1.46, and the gradient is a fraction of what it should be. Cross-entropy over one class is always zero.""",
     false_positives="""
-A model whose logits happen to lie in [0, 1] and sum to one. Distillation losses that use `log_softmax` on
+A model whose logits happen to lie in [0, 1] and sum to one. Single logits in [0, 1] count only where a sigmoid or the
+like made them: those of a fresh discriminator often all lie there. Distillation losses that use `log_softmax` on
 probabilities on purpose do not exist in practice.""",
     example="""
 ```python

@@ -50,7 +50,7 @@ ZERO = {
     "normal": (lambda h, f: torch.normal(h, h.abs() + 1), "draw"),
     "clamp": (lambda h, f: h.clamp(50, 60), "flat"),
     "relu": (lambda h, f: (h - 50).relu() + 1, "flat"),
-    "mul": (lambda h, f: h * f + 1, "factor"),
+    "mul by a constant": (lambda h, f: h * f + 1, "factor"),
 }
 CUT = {
     "sort": (lambda h, f: h.sort().indices.float(), "step"),

@@ -99,3 +99,41 @@ def test_weights_that_the_first_steps_lift_only_warn():
 @pytest.mark.parametrize("std", [1e-4, 0.02])
 def test_small_weights_are_not_faint(std):
     assert not of(faint_net(std, normed=True), "GS110")
+
+
+@pytest.mark.parametrize("left", [3e-41, 1e35])
+def test_weights_that_hold_what_the_memory_held_are_told(left):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 16, bias=False), nn.Linear(16, 3))
+    net[1].weight.data.zero_().view(-1)[:2].fill_(left)
+    targets = torch.randint(3, (32,))
+    found = gradscope.inspect(net, torch.randn(32, 8), lambda out, _: nn.functional.cross_entropy(out, targets))
+    (finding,) = of(found, "GS110")
+    assert finding.module == "1"
+    assert "never written" in finding.message
+    assert "torch.empty" in finding.advice
+
+
+class Unused(nn.Module):
+    """A text model with a picture tower that is not given pictures."""
+
+    def __init__(self):
+        super().__init__()
+        self.tower, self.body = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)), nn.Linear(8, 3)
+        for layer in self.tower:
+            nn.init.normal_(layer.weight, std=1e-10)
+
+    def forward(self, x, picture=None):
+        return self.body(x) if picture is None else self.body(x) + self.tower(picture)[:, :3]
+
+
+def test_faint_weights_that_took_no_part_are_a_remark():
+    torch.manual_seed(0)
+    targets = torch.randint(3, (32,))
+    found = gradscope.inspect(
+        Unused(), {"x": torch.randn(32, 8)}, lambda out, _: nn.functional.cross_entropy(out, targets)
+    )
+    (finding,) = of(found, "GS110")
+    assert (finding.severity, finding.module) == ("info", "tower.0")
+    assert "took part" in finding.message
+    assert found.verdict == "will-train"

@@ -108,6 +108,7 @@ def test_a_small_part_that_nothing_seen_closes_is_no_error():
     (finding,) = found(silence(stack(40), modules, parameters), "GS105")
     assert (finding.severity, finding.module) == ("warning", "layers.2.fc")
     assert "may be meant" in finding.message
+    assert finding.evidence["may_be_meant"]
 
 
 def test_a_loss_that_was_made_up_need_not_reach_every_head():
@@ -116,6 +117,58 @@ def test_a_loss_that_was_made_up_need_not_reach_every_head():
     assert [f.severity for f in found(recording, "GS105")] == ["error"]
     assert [f.severity for f in found(rename(recording, loss_synthetic=True), "GS105")] == ["warning"]
     assert [f.severity for f in found(dead_relu(loss_synthetic=True), "GS105")] == ["error"]
+
+
+class Gated(nn.Module):
+    """A signal of its own goes through a gated layer without biases and is added to the input."""
+
+    def __init__(self, first=0.3):
+        super().__init__()
+        self.norm, self.gate, self.up, self.down = nn.RMSNorm(8), *(nn.Linear(8, 8, bias=False) for _ in range(3))
+        self.body, self.head = nn.Linear(8, 64), nn.Linear(64, 3)
+        nn.init.normal_(self.gate.weight, std=first)
+        nn.init.normal_(self.up.weight, std=first)
+
+    def forward(self, x, signal):
+        h = self.norm(signal)
+        return self.head(torch.relu(self.body(x + self.down(nn.functional.silu(self.gate(h)) * self.up(h)))))
+
+
+class Masked(nn.Module):
+    """A stem whose places beyond the given lengths are masked, in front of a body."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 64), nn.Linear(64, 3)
+
+    def forward(self, x, lengths):
+        shown = torch.arange(16) < lengths[:, None]
+        return self.head(torch.relu(self.body(self.stem(x) * shown)))
+
+
+def inspected(net, *inputs):
+    torch.manual_seed(0)
+    targets = torch.randint(3, (32,))
+    return gradscope.inspect(net, inputs, lambda out, _: nn.functional.cross_entropy(out, targets))
+
+
+def test_a_part_that_is_fed_with_zeros_is_not_a_layer_of_units_that_are_off():
+    (finding,) = found(inspected(Gated(), torch.randn(32, 8), torch.zeros(32, 8)).recording, "GS105")
+    assert (finding.severity, finding.module) == ("warning", "norm")
+    assert "receives nothing but zeros" in finding.message
+    assert not found(inspected(Gated(), torch.randn(32, 8), torch.randn(32, 8)).recording, "GS105")
+    closed = found(inspected(Gated(first=0.0), torch.randn(32, 8), torch.randn(32, 8)).recording, "GS105")
+    assert [f.severity for f in closed] == ["error"], "two factors that start at zero close each other"
+
+
+def test_a_mask_made_from_inputs_that_were_made_up_is_no_error():
+    recording = inspected(Masked(), torch.randn(32, 8), torch.zeros(32, dtype=torch.long)).recording
+    for made_up, severity in ((False, "error"), (True, "warning")):
+        (finding,) = (f for f in found(rename(recording, inputs_synthetic=made_up), "GS105") if f.module == "stem")
+        assert (finding.severity, finding.evidence["zero_from_operation"]) == (severity, "mul by a constant")
+        assert "with other inputs it may be open" in finding.message
+        assert "lengths" in finding.advice
+    assert not found(inspected(Masked(), torch.randn(32, 8), torch.full((32,), 16)).recording, "GS105")
 
 
 def test_zero_at_first_and_alive_later_is_by_design_where_a_weight_starts_at_zero():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,6 +31,23 @@ def test_sigmoid_before_its_own_loss_is_seen() -> None:
     target = torch.rand(16, 5)
     assert run(lambda x: F.binary_cross_entropy_with_logits(x.sigmoid(), target))("probabilities_as_logits", "") == 1
     assert run(lambda x: F.binary_cross_entropy_with_logits(x, target))("probabilities_as_logits", "") == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [(lambda x: x, 0), (lambda x: 1 / (1 + (-x).exp()), 1), (lambda x: x.sigmoid().clamp(1e-6, 1).unsqueeze(0)[0], 1)],
+)
+def test_fresh_logits_between_zero_and_one_are_no_probabilities(make, expected: float) -> None:
+    seen = run(lambda x: F.binary_cross_entropy_with_logits(make(0.3 + 0.01 * x), torch.ones(16, 5)))
+    assert seen("probabilities_as_logits", "") == expected
+
+
+@pytest.mark.parametrize("hidden", [-1e9, -math.inf, torch.finfo(torch.float32).min])
+def test_masked_logits_have_no_size(hidden: float) -> None:
+    shown = torch.ones(16, 5, dtype=torch.bool).tril(1)
+    seen = run(lambda x: F.cross_entropy(x.masked_fill(~shown, hidden), TARGET.clamp_max(1)))
+    expected = LOGITS.masked_fill(~shown, 0.0)
+    assert seen("logits_rms", "") == pytest.approx(float(expected.square().mean().sqrt()))
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.eager import eagerly
 from gradscope.probe.watching.tensors import differentiable, tensors_in
 from gradscope.record import OUTSIDE_CALL
+from gradscope.schema import BY_CONSTANT
 
 
 def find_zeros(
@@ -84,13 +85,14 @@ class _Watch:
         if ended:
             call, (file, line) = self._intervals.call_of(self._node), line_of(self._node)
             place = (call.module, call.call) if call is not None else ("", OUTSIDE_CALL)
-            cut = Cut(_plain(operation_of(self._node)), *place, file, line, [], [(0, node) for node in ended])
+            cut = Cut(_operation(self._node), *place, file, line, [], [(0, node) for node in ended])
             self._found.append((self._node._sequence_nr(), cut))
 
 
-def _plain(operation: str) -> str:
-    """Return Clamp as clamp, ScaledDotProductAttention as scaled_dot_product_attention."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", operation).lower()
+def _operation(node: Any) -> str:
+    """Return Clamp as clamp, ScaledDotProductAttention as scaled_dot_product_attention; a masking product says so."""
+    plain = re.sub(r"(?<!^)(?=[A-Z])", "_", operation_of(node)).lower()
+    return BY_CONSTANT if plain == "mul" and any(source is None for source, _ in node.next_functions) else plain
 
 
 def _is_zero(gradient: torch.Tensor | None) -> bool:

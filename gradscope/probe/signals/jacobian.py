@@ -123,6 +123,8 @@ def anisotropy(
         >>> round(found.kappa, 6), round(found.gain, 4)
         (1.0, 9.0)
     """
+    if start.size == 0:
+        return Anisotropy(None, None, 0, 0, reason="the stream starts at next to nothing")
     # Where the stream folds its batch (windows, patches as samples) all of it is one sample.
     num_samples = end.shape[0] if end.shape and start.shape[:1] == end.shape[:1] else 1
     cotangents = (_cotangent(end, generator, num_samples) for _ in range(num_draws))

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gradscope.probe.signals.logits import MASKED_BELOW
 from gradscope.probe.signals.observer import CallKey, Observer
 
 MAX_ROWS = 4096
@@ -24,12 +25,16 @@ MAX_ROWS = 4096
 SUM_TOLERANCE = 1e-2
 """How far a row of probabilities in half precision may be from summing to one."""
 MIN_VALUES = 12
-"""Logits of a fresh model lie in [0, 1] by chance with at most probability 2^-n: 1 in 4096 at 12."""
+"""Fewest values (count) that are judged to lie in [0, 1]."""
+MOST_NODES = 16
+"""How far (graph nodes) a squashing function is looked for in front of the loss: a view, a slice or two, a clamp."""
 
 _CROSS_ENTROPY = F.cross_entropy
 _LOG_SOFTMAX: frozenset[Callable[..., Any]] = frozenset({F.log_softmax, torch.log_softmax, Tensor.log_softmax})
 _NLL = F.nll_loss
 _BCE_LOGITS = F.binary_cross_entropy_with_logits
+_SQUASHING = frozenset({"Sigmoid", "Softmax", "Hardsigmoid", "Hardtanh", "Tanh", "Exp"})
+"""Graph nodes of functions into a bounded range, or of their parts: 1 / (1 + exp(-x)), (1 + tanh(x)) / 2."""
 
 
 class LossInputs(Observer):
@@ -43,12 +48,13 @@ class LossInputs(Observer):
         x = args[0] if args else kwargs.get("input")
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() == 0 or x.dim() == 0:
             return
-        x = x.detach()
+        squashed, x = is_squashed(x), x.detach()
         if func is _BCE_LOGITS:
             some = x.reshape(-1)[:MAX_ROWS]
             if some.numel() < MIN_VALUES:
                 return
-            self._add("probabilities_as_logits", call, ((some >= 0) & (some <= 1)).all())
+            inside = ((some >= 0) & (some <= 1)).all()
+            self._add("probabilities_as_logits", call, inside & squashed)
             return
         axis = _class_axis(func, x, args, kwargs)
         if func is _CROSS_ENTROPY:
@@ -56,8 +62,11 @@ class LossInputs(Observer):
         if x.shape[axis] < 2:  # noqa: PLR2004 - one class always has probability 1
             return
         rows = x.movedim(axis, -1).flatten(0, -2)[:MAX_ROWS].to(torch.float32)
-        if func is _CROSS_ENTROPY and rows.shape[0] > 1:
-            self._add("logit_spread", call, spread(rows))
+        if func is _CROSS_ENTROPY:
+            shown = rows.masked_fill(rows <= MASKED_BELOW, 0.0)
+            self._add("logits_rms", call, shown.square().mean().sqrt())
+            if rows.shape[0] > 1:
+                self._add("logit_spread", call, spread(shown))
         if func is _NLL:
             off = (rows.logsumexp(-1).abs() > SUM_TOLERANCE).to(torch.float32).mean()
             self._add("unnormalised_log_probabilities", call, off)
@@ -67,6 +76,21 @@ class LossInputs(Observer):
 
     def _add(self, metric: str, call: CallKey, value: Tensor) -> None:
         self.readings.add(metric, call.module, call.call, value.to(torch.float32))
+
+
+def is_squashed(x: Tensor) -> bool:
+    """Whether no weights lie between a tensor and the function that squashed it, such as a sigmoid.
+
+    That its values lie in [0, 1] does not tell: fresh logits that differ little between samples often do.
+    """
+    node, named = x.grad_fn, set[str]()
+    for _ in range(MOST_NODES):
+        if node is None:
+            break
+        named.add(node.name().removesuffix("Backward0").rpartition("::")[2])
+        before = [following for following, _ in node.next_functions if following is not None]
+        node = before[0] if len(before) == 1 else None
+    return bool(named & _SQUASHING)
 
 
 def spread(rows_NC: Tensor) -> Tensor:
