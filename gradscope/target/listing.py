@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradscope.target.construct import needed, parameters_of
+from gradscope.target.arguments.plan import needed, parameters_of
 from gradscope.target.importing import import_dotted, import_file
 from gradscope.target.pick import candidates
 from gradscope.target.sources.hub import HUB_FILE, entries_of

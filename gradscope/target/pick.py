@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules import loss as torch_losses
 
 from gradscope.errors import TargetError
-from gradscope.target.construct import can_build, needed, parameters_of
+from gradscope.target.arguments.plan import can_build, is_told, needed, parameters_of
 from gradscope.target.nearest import MOST_NAMES, did_you_mean, shortened
 
 FACTORY_NAMES = ("model", "build_model", "get_model", "create_model", "make_model")
@@ -72,6 +72,9 @@ def choose(module: ModuleType, arguments: Mapping[str, Any], target: str, where:
             return ready[0]
         if ready:
             raise _too_many(ready, target, where)
+    told = [c.name for c in found if c.kind == "class" and is_told(vars(module)[c.name], arguments, vars(module))]
+    if len(told) == 1:
+        return told[0]
     if not found:
         raise _nothing(module, where, target)
     chosen = [c.name for c in found if c.kind == "factory"] or [c.name for c in found]

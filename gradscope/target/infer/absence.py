@@ -26,6 +26,8 @@ IDS_NAME = "input_ids"
 """What it stands in place of."""
 NO_IDS = re.compile(r"input_ids\W+(is expected to|must|should) be\W+None|has no attribute '\w*embed\w*'")
 """What is said where ids cannot be taken."""
+UNNAMED_COST = 0.3
+"""Cost of filling an input that is merely None where a message names another."""
 MOST_GUESSES = 4
 """Ways to fill an input that was left out."""
 
@@ -53,7 +55,8 @@ def by_absence(outcome: Outcome, candidate: Candidate, optional: Sequence[str], 
         yield -0.5, (*candidate, *together)
     yield from _in_place_of_ids(message, candidate, optional, hints)
     for name, ways in guesses.items():
-        yield from ((0.2 * rank, (*candidate, (name, guess))) for rank, guess in enumerate(ways[:MOST_GUESSES]))
+        aside = UNNAMED_COST if named and name not in named else 0.0
+        yield from ((aside + 0.2 * rank, (*candidate, (name, guess))) for rank, guess in enumerate(ways[:MOST_GUESSES]))
 
 
 def _none_on_the_way(error: BaseException, names: Sequence[str], hints: Hints) -> list[str]:

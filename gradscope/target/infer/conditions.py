@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType, TracebackType
@@ -15,7 +15,7 @@ import torch
 
 from gradscope.target.infer.axes import with_axes
 from gradscope.target.infer.changes import Lesson, each, with_guess, with_size
-from gradscope.target.infer.guess import Candidate
+from gradscope.target.infer.guess import BATCH, Candidate
 from gradscope.target.infer.roles import Hints
 from gradscope.target.infer.sizes import resized, rounded
 
@@ -71,7 +71,7 @@ def by_condition(error: BaseException | None, candidate: Candidate, hints: Hints
 
 def named_in_condition(error: BaseException | None) -> str:
     """Return the condition that a failure came from, as it is written; nothing where there is none."""
-    return " ".join(ast.unparse(test) for test, _ in _tests(_last(error)))
+    return " ".join(ast.unparse(test) for test, _ in _tests(last_of(error)))
 
 
 def _changed(
@@ -85,10 +85,14 @@ def _changed(
             if (kind := KINDS.get(want)) is not None and guess.shape:
                 high = 256 if kind == "bytes" else max(guess.high, hints.vocab, 2)
                 yield 0.0, with_guess(candidate, n, replace(guess, kind=kind, high=high))
+    elif isinstance(got, torch.Size) and isinstance(want, tuple) and (shape := _shape_of(expression, candidate)):
+        rest = want if want[:1] != got[:1] else (BATCH, *want[1:])
+        if all(type(dim) is int for dim in rest):
+            yield -0.2, with_guess(candidate, shape, replace(dict(candidate)[shape], shape=tuple(rest)))
+        if len(got) == len(want):
+            yield from _each_of_size(candidate, got, want)
     elif isinstance(got, tuple | list) and isinstance(want, tuple | list) and len(got) == len(want):
-        for one, other in zip(got, want, strict=True):
-            if one != other and type(one) is type(other) is int:
-                yield from resized(candidate, one, other)
+        yield from _each_of_size(candidate, got, want)
     elif type(got) is type(want) is int and got != want:
         if _asks_for_axes(expression):
             for n, _ in own:
@@ -97,6 +101,20 @@ def _changed(
         else:
             size = want + {ast.Gt: 1, ast.Lt: -1}.get(relation, 0)
             yield from _of_size(own, candidate, _axis_of(expression), got, size)
+
+
+def _each_of_size(candidate: Candidate, got: Sequence[Any], want: Sequence[Any]) -> Iterator[Lesson]:
+    for one, other in zip(got, want, strict=True):
+        if one != other and type(one) is type(other) is int:
+            yield from resized(candidate, one, other)
+
+
+def _shape_of(expression: ast.expr, candidate: Candidate) -> str:
+    """Return the input that an expression is the whole shape of; an empty string where it is that of none."""
+    asked = expression.func if isinstance(expression, ast.Call) else expression
+    is_shape = isinstance(asked, ast.Attribute) and asked.attr in ("shape", "size") and isinstance(asked.value, ast.Name)
+    own = asked.value.id if is_shape else ""  # type: ignore[attr-defined]  # is_shape says so
+    return next((name for name, guess in candidate if name.rpartition(".")[2] == own and guess.shape), "")
 
 
 def _of_size(own: Candidate, candidate: Candidate, axis: int | None, got: int, size: int) -> Iterator[Lesson]:
@@ -113,9 +131,9 @@ def _of_size(own: Candidate, candidate: Candidate, axis: int | None, got: int, s
 
 def _multiples(expression: ast.BinOp, error: BaseException | None, candidate: Candidate) -> Iterator[Lesson]:
     """A size must be a multiple of another."""
-    frame = _last(error)
-    factor = _value(expression.right, frame.tb_frame) if frame is not None else None
-    size = _value(expression.left, frame.tb_frame) if frame is not None else None
+    frame = last_of(error)
+    factor = value_of(expression.right, frame.tb_frame) if frame is not None else None
+    size = value_of(expression.left, frame.tb_frame) if frame is not None else None
     if type(factor) is int and factor > 1 and type(size) is int:
         for axis in (1, 2, 3):
             of_that_size = tuple(n for n, g in candidate if axis < len(g.shape) and g.shape[axis] == size)
@@ -150,18 +168,18 @@ def _axis_of(expression: ast.expr) -> int | None:
 
 def _comparisons(error: BaseException | None) -> Iterator[Wanted]:
     """Yield the comparisons of the failing condition that can be looked at once more, and do not hold."""
-    last = _last(error)
+    last = last_of(error)
     for test, must_hold in _tests(last):
         for node in ast.walk(test):
             if last is None or not isinstance(node, ast.Compare) or len(node.ops) != 1:
                 continue
-            values = _value(node.left, last.tb_frame), _value(node.comparators[0], last.tb_frame)
+            values = value_of(node.left, last.tb_frame), value_of(node.comparators[0], last.tb_frame)
             relation = type(node.ops[0]) if must_hold else TURNED.get(type(node.ops[0]))
             if relation is not None and None not in values:
                 yield Wanted(node.left, node.comparators[0], relation, values)
 
 
-def _last(error: BaseException | None) -> TracebackType | None:
+def last_of(error: BaseException | None) -> TracebackType | None:
     """Return where an error was raised."""
     here = error.__traceback__ if error is not None else None
     while here is not None and here.tb_next is not None:
@@ -175,12 +193,23 @@ def _tests(last: TracebackType | None) -> Iterator[tuple[ast.expr, bool]]:
         return
     tree = _parsed(last.tb_frame.f_code.co_filename)
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Assert) and node.lineno <= last.tb_lineno <= (node.end_lineno or 0):
+        if isinstance(node, ast.Assert) and _is_at(node, last.tb_lineno):
             yield node.test, True
         if isinstance(node, ast.If) and any(
-            isinstance(s, ast.Raise) and s.lineno <= last.tb_lineno <= (s.end_lineno or 0) for s in node.body
+            isinstance(s, ast.Raise) and _is_at(s, last.tb_lineno) for s in node.body
         ):
             yield node.test, False
+
+
+def statements_of(last: TracebackType) -> list[ast.stmt]:
+    """Return the innermost statement that a line belongs to; an empty list where there is no source."""
+    tree = _parsed(last.tb_frame.f_code.co_filename)
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and _is_at(n, last.tb_lineno)] if tree else []
+    return found[-1:]
+
+
+def _is_at(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or 0)
 
 
 @functools.lru_cache(maxsize=16)
@@ -191,7 +220,7 @@ def _parsed(file: str) -> ast.Module | None:
         return None
 
 
-def _value(expression: ast.expr, frame: FrameType) -> Any:
+def value_of(expression: ast.expr, frame: FrameType) -> Any:
     """Return what an expression of a condition was; None where looking could change something, or fails."""
     for node in ast.walk(expression):
         if isinstance(node, ast.Call):

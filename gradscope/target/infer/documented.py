@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from gradscope.target.infer.guess import BATCH, Guess
 from gradscope.target.infer.layers import SIDES, TOKENS
@@ -112,9 +112,10 @@ def _axis_of(word: str) -> str:
 
 def size_of(word: str, sizes: Mapping[str, int]) -> int:
     """Return how long an axis of that name is; it may be a sum or a product."""
-    for sign, total in (("+", sum), ("*", math.prod)):
-        if sign in word:
-            return total(size_of(part.strip(), sizes) for part in word.split(sign))
+    if "+" in word:
+        return sum(size_of(part.strip(), sizes) for part in word.split("+"))
+    if "*" in word:
+        return _product([part.strip() for part in word.split("*")], sizes)
     if word.isdigit():
         return int(word)
     axis, last = _axis_of(word), word.rpartition(".")[2].lower()
@@ -123,6 +124,15 @@ def size_of(word: str, sizes: Mapping[str, int]) -> int:
     usual = {"tokens": TOKENS, "side": SIDES[0], "channels": 3}.get(axis, UNKNOWN)
     own = sizes.get(last) if last != "width" or axis == "width" else 0  # the width of a picture is no width of vectors
     return own or sizes.get(axis) or usual
+
+
+def _product(words: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Return how long an axis of several is: so many rows a sample where one is the batch and the others are known."""
+    rest = [word for word in words if _axis_of(word) != "batch"]
+    if len(rest) == len(words):
+        return math.prod(size_of(word, sizes) for word in words)
+    each = [int(word) if word.isdigit() else sizes.get(word.rpartition(".")[2].lower(), 1) for word in rest]
+    return -math.prod(each) if math.prod(each) > 1 else BATCH
 
 
 def _kind(name: str, words: str) -> str:

@@ -1,6 +1,7 @@
 """What one input of a model might be.
 
-Shape legend: a dimension of 0 stands for the batch size, which is settled last.
+Shape legend: a dimension of 0 stands for the batch size B, which is settled last; a first one of -n for n rows a
+sample, n * B in all.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Guess:
             boxes, bytes (numbers below 256 as uint8), edges (of a graph whose nodes are the samples), groups (0 for the
             first half of the samples, 1 for the second), marks (where placeholders stand), patches (of all samples in
             one axis), rows (`value` a sample), list and id_list (of tensors), constant (`value`), or one of SHELLS.
-        shape: Its dimensions; 0 is the batch size.
+        shape: Its dimensions; 0 is the batch size, and -n in the first place n times that.
         high: One more than the largest id.
         low: The smallest id.
         marks: Placeholders in every text, one run behind the other.
@@ -68,11 +69,15 @@ class Guess:
     value: Any = None
     parts: tuple[tuple[str, Guess], ...] = ()
 
+    def sized(self, batch_size: int) -> tuple[int, ...]:
+        """Return its dimensions in a batch of that many samples."""
+        return tuple(dim if dim > 0 else batch_size * max(-dim, 1) for dim in self.shape)
+
     def describe(self, batch_size: int) -> str:
         """Say in words what it is."""
         if self.kind == "constant":
             return repr(self.value)
-        size = "x".join(str(dim or batch_size) for dim in self.shape) or "scalar"
+        size = "x".join(map(str, self.sized(batch_size))) or "scalar"
         words = {
             "float": f"{size} normal numbers",
             **{kind: f"{size} {kind} normal numbers" for kind in TYPES},
@@ -152,7 +157,7 @@ def described(candidate: Candidate, batch_size: int) -> str:
 def is_sane(candidate: Candidate) -> bool:
     """Whether the inputs are of sizes that a trial may have, and a text with placeholders has tokens."""
     guesses = [guess for _, guess in candidate]
-    if any(dim < 0 for guess in guesses for dim in guess.shape):
+    if any(dim < 0 for guess in guesses for dim in guess.shape[1:]):
         return False
-    num_numbers = sum(math.prod(dim or TRIAL_BATCH for dim in guess.shape) for guess in guesses)
+    num_numbers = sum(math.prod(guess.sized(TRIAL_BATCH)) for guess in guesses)
     return num_numbers <= MOST_NUMBERS and all(len(guess.shape) > 1 or not guess.marks for guess in guesses)

@@ -13,7 +13,9 @@ from gradscope.target.infer.absence import by_absence
 from gradscope.target.infer.axes import by_axes
 from gradscope.target.infer.changes import Lesson, each, with_alike, with_guess, with_size
 from gradscope.target.infer.conditions import by_condition
+from gradscope.target.infer.flattened import by_flattening
 from gradscope.target.infer.guess import BATCH, SHELLS, Candidate, Guess
+from gradscope.target.infer.keys import by_keys
 from gradscope.target.infer.layers import TOKENS, wanted_by
 from gradscope.target.infer.placeholders import by_placeholders
 from gradscope.target.infer.roles import Hints
@@ -82,6 +84,8 @@ def _lessons(
     yield from by_placeholders(outcome, candidate, hints)
     yield from by_absence(outcome, candidate, optional, hints)
     yield from by_condition(outcome.error, candidate, hints)
+    yield from by_keys(outcome.error, candidate, inputs)
+    yield from by_flattening(outcome.error, candidate)
     yield from _by_layer(outcome, candidate, inputs)
     yield from by_pairs(message, candidate)
     if match := re.search(r"index (\d+) is out of range", message):

@@ -32,7 +32,7 @@ def make(guess: Guess, batch_size: int, name: str) -> Any:
     if guess.kind == "edges":
         return _edges(guess.shape[1], batch_size)
     generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
-    return MAKERS[guess.kind](guess, tuple(dim or batch_size for dim in guess.shape), generator)
+    return MAKERS[guess.kind](guess, guess.sized(batch_size), generator)
 
 
 def _ids(guess: Guess, shape: Shape, generator: torch.Generator) -> torch.Tensor:

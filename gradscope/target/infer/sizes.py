@@ -14,8 +14,14 @@ from gradscope.target.infer.layers import SIDES
 
 PACKED = re.compile(r"split_sizes=|got input of size: \[(\d+, ){3,}\d+\]|lengths?_?(tensor)? (must|should)|cu_seqlens")
 """What is said where samples that should stand in one row stand beside one another."""
+VIDEO_AXES = 5
+"""Axes of a batch of videos."""
 COARSE = 16
 """Sides that patches and strides usually divide."""
+FIRST_AXIS = "at non-singleton dimension 0"
+"""What ends a message about sizes that may be numbers of samples."""
+ROWS_COST = 1.0
+"""Cost of changing another size where there may be too many rows or too few."""
 MULTIPLES = re.compile(r"(?:divisible|multiple|divide|% ?)([^.,;]{0,40})")
 """A number of which a size must be a multiple, which may stand behind the words for it."""
 LEAST_DIRECT = 0.5
@@ -44,7 +50,23 @@ PAIRS = (  # (pattern, group of what it got, group of what it wants)
 def by_pairs(message: str, candidate: Candidate) -> Iterator[Lesson]:
     """The message says what size it got and what size it wants."""
     for got, want in pairs_in(message):
-        yield from resized(candidate, got, want)
+        rows = max(got, want) // TRIAL_BATCH if message.endswith(FIRST_AXIS) and _are_rows(got, want) else 0
+        yield from _with_rows(candidate, rows)
+        aside = ROWS_COST if rows else 0.0
+        yield from ((penalty + aside, changed) for penalty, changed in resized(candidate, got, want))
+
+
+def _are_rows(got: int, want: int) -> bool:
+    """Whether two sizes are those of a batch, and of several rows for each of its samples."""
+    return min(got, want) == TRIAL_BATCH and max(got, want) % TRIAL_BATCH == 0
+
+
+def _with_rows(candidate: Candidate, rows: int) -> Iterator[Lesson]:
+    """Give an input several rows for each sample, or one that has so many just one."""
+    for name, guess in candidate if rows else ():
+        for old, new in ((BATCH, -rows), (-rows, BATCH)):
+            if guess.shape[:1] == (old,):
+                yield 0.2, with_guess(candidate, name, with_size(guess, 0, new))
 
 
 def pairs_in(message: str) -> Iterator[tuple[int, int]]:
@@ -97,6 +119,9 @@ def _scaled(guess: Guess, got: int, want: int) -> Iterator[Guess]:
                 for near in (*between[:1], side, side - side % COARSE, side + -side % COARSE):
                     if 0 < near != shape[-1]:
                         yield replace(guess, shape=(*shape[:2], *[near] * sides))
+        for axis in (1, 2) if len(shape) == VIDEO_AXES else ():  # as many frames
+            if shape[axis] * want >= got:
+                yield with_size(guess, axis, round(shape[axis] * want / got))
         return
     if not shape:
         return

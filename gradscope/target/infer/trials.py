@@ -23,12 +23,15 @@ from gradscope.target.infer.memory import bounded
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.roles import with_fewer_labels
 from gradscope.target.infer.trial import Outcome, attempt
+from gradscope.target.infer.where import Lines, is_later, lines_of
 from gradscope.target.inputs.arrange import signature_of, unwrapped
 
 LESSON_COST = 0.4
 """Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
 MOST_GAIN, GAIN_BONUS = 20, 0.1
 """Layers more that a forward reached than before its last change, and what each takes off the cost."""
+LINE_BONUS = 0.4
+"""What a change takes off that led to an error on a later line in front of all layers: a check was passed."""
 GUESS_EVERY = 3
 """Trials (count) of which one is a first guess, whatever has been learnt."""
 SHARE_OF_SEVERAL, SHARE_OF_ONE = 0.2, 0.4
@@ -45,6 +48,7 @@ class Entry:
     number: int
     candidate: Candidate = field(compare=False)
     progress: int = field(compare=False, default=0)
+    lines: Lines = field(compare=False, default=())
 
 
 class NothingFitsError(InputsError):
@@ -191,18 +195,20 @@ class Trials:
         if progress > self._furthest[-1]:
             self._furthest = entry.candidate, str(outcome.error), progress
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
+        lines = lines_of(outcome.error)
+        bonus = GAIN_BONUS * gain + (LINE_BONUS if not progress and is_later(lines, entry.lines) else 0.0)
         taught = lessons(outcome, entry.candidate, self.hints, self.values, self.accepted)
         more = last_resorts(outcome, entry.candidate) if self._is_last else ()
         for penalty, learnt in itertools.chain(more, taught):
-            cost = entry.cost + LESSON_COST + penalty - GAIN_BONUS * gain
-            self._push(self._learnt, Entry(cost, next(self._count), learnt, progress))
+            cost = entry.cost + LESSON_COST + penalty - bonus
+            self._push(self._learnt, Entry(cost, next(self._count), learnt, progress, lines))
         outcome.forget()
 
     def shorten(self, entry: Entry) -> None:
         """Queue a candidate that gave no finite loss with fewer labels: CTC takes no more of them than steps."""
         shorter = with_fewer_labels(entry.candidate)
         if shorter != entry.candidate:
-            self._push(self._learnt, Entry(entry.cost, next(self._count), shorter, entry.progress))
+            self._push(self._learnt, replace(entry, number=next(self._count), candidate=shorter))
 
     def failure(self) -> InputsError:
         """Say what was tried, or that the forward ran and returned nothing."""

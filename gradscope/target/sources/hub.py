@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from gradscope.errors import TargetError
-from gradscope.target.construct import parameters_of
+from gradscope.target.arguments.plan import parameters_of
 from gradscope.target.importing import import_file
 from gradscope.target.nearest import shortened
 from gradscope.target.source import Source

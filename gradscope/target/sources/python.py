@@ -50,14 +50,14 @@ def source_in(module: ModuleType, where: str, spec: Spec, arguments: Mapping[str
         )
     label = label if isinstance(value, type) else f"{attr}() in {where}"
     with user_code(f"Reading {label}", folder):
-        call = build_call(value, arguments, vars(module), label=label, target=spec.text)
+        call, notes = build_call(value, arguments, vars(module), label=label, target=spec.text)
 
     def build() -> Built:
         with user_code(f"Building {label}", folder):
             result = call()
         return built_from(result, label)
 
-    return Source(label, build, vars(module), where, folder, root=_root(folder))
+    return Source(label, build, vars(module), where, folder, root=_root(folder), notes=notes)
 
 
 def _refuse_arguments(arguments: Mapping[str, Any], label: str) -> None:
