@@ -112,8 +112,9 @@ def _each_of_size(candidate: Candidate, got: Sequence[Any], want: Sequence[Any])
 def _shape_of(expression: ast.expr, candidate: Candidate) -> str:
     """Return the input that an expression is the whole shape of; an empty string where it is that of none."""
     asked = expression.func if isinstance(expression, ast.Call) else expression
-    is_shape = isinstance(asked, ast.Attribute) and asked.attr in ("shape", "size") and isinstance(asked.value, ast.Name)
-    own = asked.value.id if is_shape else ""  # type: ignore[attr-defined]  # is_shape says so
+    if not isinstance(asked, ast.Attribute) or asked.attr not in ("shape", "size"):
+        return ""
+    own = asked.value.id if isinstance(asked.value, ast.Name) else ""
     return next((name for name, guess in candidate if name.rpartition(".")[2] == own and guess.shape), "")
 
 

@@ -28,9 +28,9 @@ def by_keys(error: BaseException | None, candidate: Candidate, inputs: Mapping[s
         if not isinstance(key, str):
             continue
         for name, guess in candidate:
-            if isinstance(held, torch.Tensor) and inputs.get(name) is held:
-                yield -0.5, _with_key(candidate, name, key, guess)
-            elif isinstance(held, dict) and guess.kind == "dict" and set(held) == _keys_of(candidate, name) != {key}:
+            is_tensor = isinstance(held, torch.Tensor) and inputs.get(name) is held
+            is_table = isinstance(held, dict) and guess.kind == "dict" and set(held) == _keys_of(candidate, name)
+            if is_tensor or (is_table and key not in held):
                 yield -0.5, _with_key(candidate, name, key, guess)
 
 
