@@ -15,7 +15,7 @@ import torch
 from gradscope.errors import GradscopeError, InferenceOnlyError, InputsError, LossError
 from gradscope.target import load
 from gradscope.target.blame import raised
-from gradscope.target.hf.portion import NOT_CALLED
+from gradscope.target.hf.attempt import NOT_CALLED
 from zoo.coverage_table import (
     INFERENCE_ONLY,
     KILLED,

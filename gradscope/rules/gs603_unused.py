@@ -8,30 +8,32 @@ from gradscope.metrics.covering import covering_modules
 from gradscope.metrics.facts import Facts
 from gradscope.rules.culprit import common_module, finding_at
 from gradscope.rules.finding import Finding
-from gradscope.rules.gs106_disconnected import disconnected, unreached
+from gradscope.rules.idle import idle, reason_of, share_of_numbers
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     """Report in one remark all unreached parameters that GS106 does not."""
-    cut = {p.row for p in disconnected(facts)}
-    idle = [p for p in unreached(facts) if p.row not in cut]
-    if not idle:
+    unused = idle(facts)
+    if not unused:
         return []
-    places = covering_modules(facts, [p.name for p in idle])
-    uncalled = sum(not facts.was_called(p.module) for p in idle)
-    why = "their modules were not called" if uncalled == len(idle) else "no gradient leads from the loss to them"
-    if 0 < uncalled < len(idle):
-        why = "they were not called, or no gradient leads from the loss to them"
+    places = covering_modules(facts, [p.name for p in unused])
+    share = share_of_numbers(facts, unused)
     return [
         finding_at(
             facts,
             "GS603",
             "info",
             common_module(places) if len(places) > 1 else places[0],
-            f"{count(len(idle), 'parameter')} got no gradient in the watched steps: {why} ({listed(places)}).",
-            {"parameters": len(idle), "not_called": uncalled, "elements": sum(p.num_elements for p in idle)},
+            f"{count(len(unused), 'parameter')} got no gradient in the watched steps: {reason_of(facts, unused)} "
+            f"({listed(places)}).",
+            {
+                "parameters": len(unused),
+                "not_called": sum(not facts.was_called(p.module) for p in unused),
+                "elements": sum(p.num_elements for p in unused),
+                "share": share,
+            },
             "Nothing, if it is meant (experts without tokens, heads of another task). Otherwise remove them, or "
             "freeze them with requires_grad_(False); distributed training needs find_unused_parameters for them.",
         )

@@ -9,6 +9,7 @@ from gradscope.metrics.headline import headline
 from gradscope.record import Recording
 from gradscope.rules.finding import Diagnosis, Finding, Verdict
 from gradscope.rules.grounds import FATAL, RISK, by_family, ground_of
+from gradscope.rules.idle import took_no_part
 from gradscope.rules.registry import RULES, levels_of
 
 SEVERITIES = ("error", "warning", "info")
@@ -42,7 +43,7 @@ def diagnose(recording: Recording, thresholds: Mapping[str, float] | None = None
         )
     )
     verdict, reason = judge(facts, findings)
-    return Diagnosis(verdict, reason, findings, headline(facts))
+    return Diagnosis(verdict, " ".join(filter(None, (reason, took_no_part(facts)))), findings, headline(facts))
 
 
 def judge(facts: Facts, findings: Sequence[Finding]) -> tuple[Verdict, str]:
@@ -93,7 +94,8 @@ def _is_deep(facts: Facts) -> bool:
 def _healthy(facts: Facts) -> str:
     # A head that starts at zero lets no gradient through at the first step.
     if any(profile.decades is not None for profile in facts.judged_profiles):
-        return "Every layer gets a gradient of usable size, and nothing else measured stands in the way of training."
+        layer = "layer that took part" if took_no_part(facts) else "layer"
+        return f"Every {layer} gets a gradient of usable size, and nothing else measured stands in the way of training."
     if _is_deep(facts):
         return (
             "Every parameter that should learn gets a finite gradient and nothing measured stands in the way, though "

@@ -208,15 +208,32 @@ def test_a_doubled_softmax_and_its_kin():
     assert not found(healthy, "GS602")
 
 
-def test_parameters_that_did_not_run_are_information():
-    recording = edit(stack(4), "parameters", "takes_part", lambda row: not row["name"].startswith("layers.2.fc"))
+def without_part(recording, module, *, called):
+    recording = edit(recording, "parameters", "takes_part", lambda row: not row["name"].startswith(module))
     names = recording.tables["parameters"]["name"]
     recording = edit(recording, "parameter_stats", "grad_norm",
-                     lambda row: None if names[row["parameter"]].startswith("layers.2.fc") else row["grad_norm"])
-    recording = edit(recording, "modules", "called", lambda row: row["name"] != "layers.2.fc")
+                     lambda row: None if names[row["parameter"]].startswith(module) else row["grad_norm"])
+    return edit(recording, "modules", "called", lambda row: called or row["name"] != module)
+
+
+def test_parameters_that_did_not_run_are_information():
+    recording = without_part(stack(4), "layers.2.fc", called=False)
     (finding,) = found(recording, "GS603")
     assert (finding.severity, finding.module) == ("info", "layers.2.fc")
     assert "not called" in finding.message
+
+
+@pytest.mark.parametrize(("called", "why"), [(False, "`layers.2.fc` got no input."),
+                                             (True, "no gradient leads from the loss to `layers.2.fc`.")])  # fmt: skip
+def test_a_verdict_says_what_of_the_model_it_does_not_hold_for_and_why(called, why):
+    diagnosis = diagnose(without_part(stack(4), "layers.2.fc", called=called))
+    assert diagnosis.verdict == "will-train"
+    assert diagnosis.reason.startswith("Every layer that took part gets a gradient")
+    assert diagnosis.reason.endswith(f" of the parameters took no part: {why}")
+
+
+def test_a_small_part_without_a_gradient_does_not_change_what_a_verdict_says():
+    assert "took no part" not in diagnose(without_part(stack(40), "layers.2.fc", called=False)).reason
 
 
 def test_what_was_made_up_is_said():

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.target.hf import settle
+from gradscope.target.hf import order
+from gradscope.target.hf.order import in_turn
 from gradscope.target.hf.prepare import prepared
 from gradscope.target.hf.scale import common_factor, divided
-from gradscope.target.hf.settle import _attempts
 from gradscope.target.hf.shrink import IN_STEP, SAME_WIDTHS, SMALL, shrunk, tiny
 
 
@@ -96,8 +96,8 @@ def test_what_is_wrong_with_a_large_model_is_said_before_it_takes_memory() -> No
 def test_a_miniature_that_is_still_large_comes_behind_the_one_divided_in_step(
     monkeypatch: pytest.MonkeyPatch, most: int, first: list[int]
 ) -> None:
-    monkeypatch.setattr(settle, "MANY_PARAMETERS", most)
-    attempts = list(_attempts([Autoencoder], lambda cls, level: prepared(Config, {}, cls, level)))
+    monkeypatch.setattr(order, "MANY_PARAMETERS", most)
+    attempts = list(next(in_turn([Autoencoder], {}, lambda cls, level: prepared(Config, {}, cls, level))))
     assert [attempt.level for attempt in attempts[:2]] == first
     assert len(attempts) == len({attempt.level for attempt in attempts})
 

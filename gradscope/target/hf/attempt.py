@@ -21,6 +21,8 @@ from gradscope.target.infer.scratch import scratch_copy
 from gradscope.target.infer.search import Inferred, search_inputs
 from gradscope.target.infer.trials import NothingFitsError
 
+NOT_CALLED = "no inputs were found for the whole"
+"""Why a part is taken of a composite that has a forward."""
 MOST_SECONDS_EACH = 8.0
 """Processor time spent on the inputs of each class and size."""
 SIZES = {
@@ -54,11 +56,21 @@ class Settled:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A class, how far to shrink it, and whether inputs may leave a part of it idle."""
+    """What is tried.
+
+    Attributes:
+        cls: The class.
+        level: How far to shrink it.
+        partial: Whether inputs may leave a part of it idle.
+        portion: The part of the configuration that the class is built from; empty where it takes all of it.
+        why: Why a class of a part is tried; empty where the user asked for it.
+    """
 
     cls: Any
     level: int
     partial: bool
+    portion: str = ""
+    why: str = ""
 
 
 def inputs_of(
@@ -101,6 +113,8 @@ def _try(
 
 def note_of(attempt: Attempt, model_type: str) -> str:
     """Say what was built."""
-    idle = "; no inputs were found that use all of it" if attempt.partial else ""
     size = SIZES[attempt.level].capitalize()
-    return f"{size}, from the default configuration of {model_type}{idle}; -a key=value changes it."
+    source = f"the {attempt.portion} alone of" if attempt.portion else "the default configuration of"
+    idle = "no inputs were found that use all of it" if attempt.partial else ""
+    what = "; ".join(filter(None, (f"{size}, from {source} {model_type}", attempt.why, idle)))
+    return f"{what}; -a key=value changes it."

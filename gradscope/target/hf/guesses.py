@@ -29,6 +29,8 @@ PAIRED = {"vision_pos_embeds": "vision_features"}
 """Inputs that may be left out by their signature alone: each goes with another."""
 PLACE_MASKS = ("image_embeds_position_mask",)
 """Inputs that say where pictures stand in a text, for models without placeholder tokens."""
+TEXT_AXES = 2
+"""Axes of the ids of a text: samples and tokens."""
 PLACEHOLDER_COUNTS = (
     "num_query_tokens", "latent_query_num", "image_seq_length", "mm_tokens_per_image", "num_image_tokens",
 )  # fmt: skip
@@ -204,6 +206,9 @@ def _labels(name: str, parameters: Mapping[str, Any], inputs: Mapping[str, Guess
     picture = next((g for n, g in inputs.items() if n in PICTURE_NAMES), None)
     if "Segmentation" in name and picture is not None:
         return Guess("ids", (BATCH, *picture.shape[-2:]), high=classes)
+    told = facts.told.get("labels")
+    if told is not None and told.kind == "ids" and len(told.shape) > TEXT_AXES:  # one of each code book
+        return replace(told, high=facts.vocab, low=LOWEST_ID)
     if re.search(r"Detection|Depth|Keypoint|Matting|Teacher", name):
         return None
     if "CTC" in name:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
 from torch import nn
 
 from gradscope.errors import MissingLibraryError
+from gradscope.target.hf.settings import default_of, parts_of
 
 HEADS = (
     "SPEECH_SEQ_2_SEQ", "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "CAUSAL_LM", "CTC", "IMAGE_CLASSIFICATION",
@@ -57,6 +58,23 @@ def holders_of(model_type: str, config_class: type) -> list[type]:
     module = _models_beside(config_class)
     own = [value for value in vars(module).values() if getattr(value, "config_class", None) is config_class]
     return [cls for cls in dict.fromkeys([*_listed(model_type, module), *own]) if not can_run(cls)]
+
+
+def by_reach(classes: Iterable[Any], config_class: Any) -> tuple[list[Any], dict[Any, str]]:
+    """Return the classes that a whole configuration builds, and those that a part of it does, with the part's name.
+
+    The text model of a composite may be listed for its type, and is not all of it.
+    """
+    kinds = {kind: name for name, kind in getattr(config_class, "sub_configs", {}).items()}
+    kinds |= {type(part): name for name, part in parts_of(default_of(config_class)).items()}
+    wholes, portions = [], {}
+    for cls in classes:
+        kind = getattr(cls, "config_class", None)
+        if isinstance(kind, type) and kind in kinds and not issubclass(config_class, kind):
+            portions[cls] = kinds[kind]
+        else:
+            wholes.append(cls)
+    return wholes, portions
 
 
 def _listed(model_type: str, module: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from gradscope.target.hf.attempt import Attempt, Settled, inputs_of
+from gradscope.target.hf.attempt import NOT_CALLED, Attempt, Settled, inputs_of
 from gradscope.target.hf.guesses import feeds_several
 from gradscope.target.hf.heads import classes_of, holders_of
 from gradscope.target.hf.parts import made_from, owners_of, running_alone
@@ -20,8 +20,6 @@ from gradscope.target.hf.shrink import IN_STEP, SAME_WIDTHS, SMALL, tiny
 from gradscope.target.hf.written import source_of_models
 from gradscope.target.infer.search import Inferred
 
-NOT_CALLED = "no inputs were found for the whole"
-"""Why a part is taken of a composite that has a forward."""
 PART_OF = "the type is a part of it"
 """Why a part is taken of a composite that has it."""
 ASKED = re.compile(r"\bif (?:\w+\.)?config\.(\w+):")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,9 @@ from gradscope.target.infer.guess import Guess
 
 HIGHEST_ID = 100
 """Made-up words stay below it, so that they are no special tokens of a small vocabulary, which are its last."""
+
+COUNT = re.compile(r"num_(?!channels|frames)")
+"""Settings of a part that an axis of the inputs of the whole may be called after."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,12 @@ class Facts:
     """Inputs whose shape the documentation of forward tells."""
 
     def sizes(self) -> dict[str, int]:
-        """All whole numbers of the configuration by name, and the sizes that axes are usually named for."""
-        told = {key: value for key, value in vars(self.config).items() if type(value) is int and value > 0}
+        """All whole numbers of the configuration by name, and the sizes that axes are usually named for.
+
+        A part tells what the whole does not, such as the code books of a decoder.
+        """
+        inner = {name: n for part in parts_of(self.config).values() for name, n in _numbers(part) if COUNT.match(name)}
+        told = {**inner, **dict(_numbers(self.config))}
         return {**told, "vocab": self.vocab, "width": self.width, "side": self.side, "channels": self.channels}
 
 
@@ -72,6 +80,11 @@ def read_facts(config: Any, forward: Callable[..., object] | None = None) -> Fac
         audio_token=_token(config, "audio"),
     )
     return facts if forward is None else replace(facts, told=documented(forward, facts.sizes()))
+
+
+def _numbers(config: Any) -> Iterator[tuple[str, int]]:
+    """Yield the whole numbers of a configuration above zero, by name."""
+    yield from ((name, n) for name, n in vars(config).items() if type(n) is int and n > 0)
 
 
 def _part(config: Any, words: tuple[str, ...]) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ MOST_TRIES = 20
 """Settings that are tried for one change."""
 MOST_REFITTED = 2
 """Attempts (count) whose sizes are made to agree where none goes through as it is."""
+MOST_SECONDS = 8.0
+"""Processor time after which no further setting is tried: a large model takes seconds to be built."""
 FEWEST_ENTERED = 2
 """Layers that a forward has to reach: what the first one wants is a matter of the inputs."""
 
@@ -82,10 +85,11 @@ def refitted(
     cls: Callable[[Any], nn.Module], config: Any, failure: NothingFitsError, changes: Changes
 ) -> Refitted | None:
     """Change sizes that disagree as long as the inputs that got furthest get further; None where none does that."""
-    message, progress = failure.message, failure.progress
+    message, progress, started = failure.message, failure.progress, time.process_time()
     set_to: dict[str, Any] = {}
     for _ in range(MOST_CHANGES if progress >= FEWEST_ENTERED else 0):
-        if (found := _further(cls, changes(config, message), progress, failure.candidate)) is None:
+        left = MOST_SECONDS - (time.process_time() - started)
+        if (found := _further(cls, changes(config, message), progress, failure.candidate, left)) is None:
             break
         change, outcome = found
         config, message, progress = change.config, str(outcome.error), len(outcome.entered)
@@ -96,10 +100,13 @@ def refitted(
 
 
 def _further(
-    cls: Callable[[Any], nn.Module], changes: Iterable[Change], progress: int, candidate: Candidate
+    cls: Callable[[Any], nn.Module], changes: Iterable[Change], progress: int, candidate: Candidate, most_seconds: float
 ) -> tuple[Change, Outcome] | None:
     """Return the first change of a configuration that lets a forward get further."""
+    started = time.process_time()
     for change in itertools.islice(changes, MOST_TRIES):
+        if time.process_time() - started > most_seconds:
+            return None
         outcome = _run(cls, change.config, candidate)
         if outcome is not None and (outcome.worked or _passed(outcome) >= progress):
             return change, outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,31 +14,23 @@ from gradscope.target.blame import raised
 from gradscope.target.draws import Draws
 from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, note_of
 from gradscope.target.hf.facts import FIRST_CLASS
-from gradscope.target.hf.guesses import feeds_several
-from gradscope.target.hf.heads import classes_of
+from gradscope.target.hf.heads import by_reach, classes_of
 from gradscope.target.hf.maps import more_maps
+from gradscope.target.hf.order import Prepare, in_turn
 from gradscope.target.hf.parts import owners_of
 from gradscope.target.hf.portion import settled_part
 from gradscope.target.hf.prepare import MOST_PARAMETERS, Prepared, prepared
 from gradscope.target.hf.refit import other_sizes, settled_refitted
 from gradscope.target.hf.repair import built, left_open
-from gradscope.target.hf.shrink import IN_STEP, LEVELS, SAME_WIDTHS, SMALL, UNCHANGED
+from gradscope.target.hf.shrink import UNCHANGED
 from gradscope.target.infer.search import Inferred
 from gradscope.target.infer.trials import NothingFitsError
 from gradscope.target.inference_only import refuse, switch_of
 
 NEEDED_LIBRARY = re.compile(r"requires the (\S+) library")
 """The library that transformers says is missing."""
-MOST_CLASSES = 3
-"""Classes of a model type that are tried."""
-MANY_PARAMETERS, LESS = 30_000_000, 3
-"""More parameters make a miniature slow to step and to look for inputs of; what a smaller one must be smaller by."""
 OPEN = "NoneType"
 """What Python says of a setting that is left open where a model cannot do without it."""
-Prepare = Callable[[Any, int], Prepared]
-"""Takes a class and a level."""
-WHOLE_LEVELS = (SMALL, SAME_WIDTHS, IN_STEP)
-"""Levels at which inputs for all of a model of several kinds of input are looked for."""
 MOST_LAST = 2
 """Attempts (count) for which last resorts are tried where inputs were found for none."""
 MOST_SECONDS = 30.0
@@ -66,6 +58,18 @@ class _Tried:
         is_telling = level == UNCHANGED and not isinstance(error, RuntimeError | MemoryError)
         self.failure = error if self.failure is None or is_telling else self.failure
 
+    def is_hopeless(self, attempt: Attempt) -> bool:
+        """Whether the class has been shown to lack something of its own at another size, fed alike."""
+        return any(
+            failure.is_own and (other.cls, other.partial) == (attempt.cls, attempt.partial)
+            for other, _, failure in self.stuck
+        )
+
+    @property
+    def mendable(self) -> list[tuple[Attempt, Any, NothingFitsError]]:
+        """The stuck attempts that other inputs or other sizes may still help."""
+        return [entry for entry in self.stuck if not self.is_hopeless(entry[0])]
+
 
 def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: str) -> Settled:
     """Build a tiny model of a type that goes through a forward.
@@ -80,31 +84,44 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
 
     config_class = CONFIG_MAPPING[model_type]
     classes = _classes(model_type, config_class, class_name, label)
-    draws, tried = Draws(), _Tried()
+    wholes, portions = by_reach(classes, config_class)
+    draws, first = Draws(), _Tried()
     prepare = functools.cache(functools.partial(prepared, config_class, given))
-    if (found := _first_that_runs(_attempts(classes, prepare), prepare, model_type, label, tried)) is not None:
-        return _better(found, tried, draws, model_type, label) or found
-    draws.again()
-    if (refitted := settled_refitted(tried.stuck, other_sizes, model_type, label)) is not None:
-        return refitted
-    if (found := _with_last_resorts(tried, model_type, label)) is not None:
-        return found
-    if (refitted := settled_refitted(tried.stuck, more_maps, model_type, label)) is not None:
-        return refitted
-    settled = (None if class_name else settled_part(config_class, given, label, tried.first)) or tried.first
-    if settled is None and OPEN in str(tried.failure):
+    for attempts in in_turn(wholes, portions, prepare):
+        draws.again()
+        tried = _Tried()
+        if (found := _settled_by(attempts, prepare, model_type, label, tried)) is not None:
+            return found
+        first = tried if first.first is None and (tried.first or first.failure is None) else first
+    settled = (None if class_name else settled_part(config_class, given, label, first.first)) or first.first
+    if settled is None and OPEN in str(first.failure):
         draws.again()
         opening, opened = functools.cache(functools.partial(prepared, config_class, given, opens=True)), _Tried()
-        found = _first_that_runs(_attempts(classes, opening), opening, model_type, label, opened)
-        settled = found or opened.first
+        attempts = next(in_turn(wholes, {} if wholes else portions, opening))
+        settled = _first_that_runs(attempts, opening, model_type, label, opened) or opened.first
     if settled is not None:
         return settled
     owner = next((owner.model_type for owner, _ in owners_of(config_class)), "")
-    failure, ready = tried.failure, tried.ready
+    failure, ready = first.failure, first.ready
     names = left_open(ready.config, failure) if ready is not None and failure is not None else []
     raise _unbuildable(
         model_type, label, failure, has_classes=bool(classes), owner=owner, open_settings=names
     ) from failure
+
+
+def _settled_by(
+    attempts: Iterable[Attempt], prepare: Prepare, model_type: str, label: str, tried: _Tried
+) -> Settled | None:
+    """Settle on the first attempt that inputs go through, if need be once sizes are mended, or by last resorts."""
+    draws = Draws()
+    if (found := _first_that_runs(attempts, prepare, model_type, label, tried)) is not None:
+        return _better(found, tried, draws, model_type, label) or found
+    draws.again()
+    return (
+        settled_refitted(tried.mendable, other_sizes, model_type, label)
+        or _with_last_resorts(tried, model_type, label)
+        or settled_refitted(tried.mendable, more_maps, model_type, label)
+    )
 
 
 def _first_that_runs(
@@ -115,6 +132,8 @@ def _first_that_runs(
     for attempt in attempts:
         if tried.first is not None and time.process_time() - started > MOST_SECONDS:
             break
+        if tried.is_hopeless(attempt):
+            continue
         draws.again()
         try:
             tried.ready = prepare(attempt.cls, attempt.level)
@@ -139,7 +158,7 @@ def _first_that_runs(
 def _with_last_resorts(tried: _Tried, model_type: str, label: str) -> Settled | None:
     """Return the first model for which inputs are found after all; every one is built from the present numbers."""
     draws = Draws()
-    for attempt, config, failure in tried.stuck[:MOST_LAST]:
+    for attempt, config, failure in tried.mendable[:MOST_LAST]:
         model = built(attempt.cls, config)
         found = inputs_of(model, attempt, config, label, after=failure)
         if isinstance(found, Inferred):
@@ -209,29 +228,4 @@ def _classes(model_type: str, config_class: type, class_name: str, label: str) -
     trained = [cls for cls in classes if not switch_of(cls)]
     if classes and not trained:
         refuse(classes[0], label)
-    return sorted(trained, key=lambda cls: cls.__name__ != preferred)[:MOST_CLASSES]
-
-
-def _attempts(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
-    """Yield everything small first, then depth alone; a model of several kinds of input is first fed all of them."""
-    for level in LEVELS:
-        for cls in classes:
-            if level in WHOLE_LEVELS or not feeds_several(cls):
-                yield from (Attempt(cls, each, partial=False) for each in _in_order(cls, level, prepare))
-    for level in LEVELS:
-        for cls in classes:
-            if feeds_several(cls):
-                yield from (Attempt(cls, each, partial=True) for each in _in_order(cls, level, prepare))
-
-
-def _in_order(cls: Any, level: int, prepare: Prepare) -> tuple[int, ...]:
-    """Return a level, with widths in step before a miniature that is still large: convolutions keep theirs in it."""
-    if level not in (SMALL, IN_STEP):
-        return (level,)
-    try:
-        small, in_step = (prepare(cls, each).num_parameters or 0 for each in (SMALL, IN_STEP))
-    except Exception:  # what is wrong with a configuration is told where it is tried
-        return (level,)
-    if small <= MANY_PARAMETERS or small < LESS * in_step:
-        return (level,)
-    return (IN_STEP, SMALL) if level == SMALL else ()
+    return sorted(trained, key=lambda cls: cls.__name__ != preferred)

@@ -53,9 +53,12 @@ STAGES = re.compile(r"^(num_(\w+_)?(blocks|stages)|num_hidden_layers)$")
 LEVEL_SCALES = re.compile(r"scale_factors$")
 """How much finer each level of a pyramid of maps is than the picture's patches: without one nothing comes out."""
 LAYER_CHOICE = re.compile(
-    r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$|layers_indices$|global_attn_index(es)?$|hook_(ids|indices)$"
+    r"feature_layers?$|deepstack_\w*index(es)?$|target_layers$|layers_indices$|global_attn_index(es)?$|hook_(ids|indices)$|"
+    r"cross_att\w*_layers$"
 )
-"""Layers by number: those of an encoder whose outputs are used, and those among windows that attend to everything."""
+"""Layers by number: those of an encoder whose outputs are used, and those that attend to more than the others do."""
+FEW_OF_THEM = re.compile(r"global|cross")
+"""Layers among others of another kind, so that one of two is of each kind."""
 
 
 def tiny(cls: Any, given: Mapping[str, Any], level: int = 0, factor: int = 1) -> Any:
@@ -141,7 +144,7 @@ def _fewer(name: str, value: Any) -> Any:
     if LEVEL_SCALES.search(name) and not value:
         return [1.0]
     if LAYER_CHOICE.search(name) and _is_whole_numbers(value) and max(value) >= LAYERS:
-        return type(value)([LAYERS - 1]) if "global" in name else _first_layers(value)
+        return type(value)([LAYERS - 1]) if FEW_OF_THEM.search(name) else _first_layers(value)
     if DEPTHS.search(name) and _is_whole_numbers(value):
         return type(value)(min(number, LAYERS) for number in value)
     return value

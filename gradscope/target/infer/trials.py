@@ -20,6 +20,7 @@ from gradscope.target.infer.last_resorts import last_resorts
 from gradscope.target.infer.lessons import lessons
 from gradscope.target.infer.making import as_batch, values_of
 from gradscope.target.infer.memory import bounded
+from gradscope.target.infer.own_fault import is_own_fault
 from gradscope.target.infer.reading import parameters_of_forward
 from gradscope.target.infer.roles import with_fewer_labels
 from gradscope.target.infer.trial import Outcome, attempt
@@ -36,6 +37,8 @@ GUESS_EVERY = 3
 """Trials (count) of which one is a first guess, whatever has been learnt."""
 SHARE_OF_SEVERAL, SHARE_OF_ONE = 0.2, 0.4
 """Share of the time of a search that a trial may take on several samples, and on one; smaller inputs get the rest."""
+MOST_OWN_FAULTS = 4
+"""Trials (count) that show a model to lack something of its own, before it is given up."""
 SHOWN_FAILURES = 3
 """Failures that an error quotes."""
 
@@ -61,6 +64,7 @@ class NothingFitsError(InputsError):
         candidate: The inputs that got furthest.
         message: What was raised there.
         progress: Layers (count) that were reached.
+        is_own: Whether no inputs mend what was raised there.
     """
 
     def __init__(
@@ -72,9 +76,10 @@ class NothingFitsError(InputsError):
         candidate: Candidate = (),
         message: str = "",
         progress: int = 0,
+        is_own: bool = False,
     ) -> None:
         super().__init__(what, rule=rule, hint=hint)
-        self.candidate, self.message, self.progress = candidate, message, progress
+        self.candidate, self.message, self.progress, self.is_own = candidate, message, progress, is_own
 
 
 class Trials:
@@ -109,9 +114,10 @@ class Trials:
         self.values: dict[str, Any] = {}
         """The tensors of the last trial, by name."""
         self.failures: list[tuple[Candidate, str]] = []
-        self._furthest: tuple[Candidate, str, int] = (), "", -1
+        self._furthest: tuple[Candidate, str, int, bool] = (), "", -1, False
         self._silent: Candidate | None = None
         """What the forward ran with, and returned nothing."""
+        self._own_faults = 0
         self._guessed: list[Entry] = []
         self._learnt: list[Entry] = []
         self._seen: dict[Candidate, float] = {}
@@ -140,7 +146,7 @@ class Trials:
         Every third one is a first guess as long as there are any: one trail of lessons may lead nowhere.
         """
         for turn in itertools.count(1):
-            if len(self.failures) >= self._most_trials or self.is_late:
+            if len(self.failures) >= self._most_trials or self.is_late or self._own_faults >= MOST_OWN_FAULTS:
                 return
             queues = [queue for queue in (self._guessed, self._learnt) if queue]
             if not queues:
@@ -191,9 +197,13 @@ class Trials:
         if outcome.error is None:
             self._silent = entry.candidate
             return
-        progress = len(outcome.entered)
-        if progress > self._furthest[-1]:
-            self._furthest = entry.candidate, str(outcome.error), progress
+        progress, is_own = len(outcome.entered), is_own_fault(outcome.error, entry.candidate)
+        if progress > self._furthest[2]:
+            self._furthest = entry.candidate, str(outcome.error), progress, is_own
+        if is_own:
+            self._own_faults += 1
+            outcome.forget()
+            return
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         lines = lines_of(outcome.error)
         bonus = GAIN_BONUS * gain + (LINE_BONUS if not progress and is_later(lines, entry.lines) else 0.0)
@@ -223,7 +233,7 @@ class Trials:
             f"{described(c, TRIAL_BATCH)}: {message}"
             for c, message in self.failures[:1] + self.failures[-SHOWN_FAILURES + 1 :]
         ]
-        candidate, message, progress = self._furthest
+        candidate, message, progress, is_own = self._furthest
         return NothingFitsError(
             f"No inputs were found that {self.label} takes ({names}); {len(self.failures)} were tried.",
             rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
@@ -231,4 +241,5 @@ class Trials:
             candidate=candidate,
             message=message,
             progress=progress,
+            is_own=is_own,
         )
