@@ -206,13 +206,13 @@ def _labels(name: str, parameters: Mapping[str, Any], inputs: Mapping[str, Guess
     picture = next((g for n, g in inputs.items() if n in PICTURE_NAMES), None)
     if "Segmentation" in name and picture is not None:
         return Guess("ids", (BATCH, *picture.shape[-2:]), high=classes)
-    told = facts.told.get("labels")
-    if told is not None and told.kind == "ids" and len(told.shape) > TEXT_AXES:  # one of each code book
-        return replace(told, high=facts.vocab, low=LOWEST_ID)
     if re.search(r"Detection|Depth|Keypoint|Matting|Teacher", name):
         return None
     if "CTC" in name:
         return Guess("ids", (BATCH, 6), high=20, low=LOWEST_ID)
+    told = facts.told.get("labels")
+    if told is not None and told.kind == "ids" and len(told.shape) > TEXT_AXES:  # one of each code book
+        return replace(told, high=facts.vocab, low=LOWEST_ID)
     if getattr(facts.config, "is_encoder_decoder", False) or "decoder_input_ids" in parameters:
         return Guess("ids", (BATCH, DECODER_TOKENS), high=facts.vocab, low=LOWEST_ID)
     text = inputs.get("input_ids")
