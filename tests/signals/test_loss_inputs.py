@@ -42,6 +42,14 @@ def test_fresh_logits_between_zero_and_one_are_no_probabilities(make, expected: 
     assert seen("probabilities_as_logits", "") == expected
 
 
+def test_a_frozen_layer_ends_the_search_for_a_sigmoid() -> None:
+    critic = nn.Linear(5, 5).requires_grad_(False)
+    critic.weight.data.mul_(0.1)
+    critic.bias.data.fill_(0.5)
+    seen = run(lambda x: F.binary_cross_entropy_with_logits(critic(x.tanh()), torch.ones(16, 5)))
+    assert seen("probabilities_as_logits", "") == 0
+
+
 @pytest.mark.parametrize("hidden", [-1e9, -math.inf, torch.finfo(torch.float32).min])
 def test_masked_logits_have_no_size(hidden: float) -> None:
     shown = torch.ones(16, 5, dtype=torch.bool).tril(1)

@@ -10,6 +10,7 @@ Cost: default level; a few small kernels per loss call on at most 4096 rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +36,8 @@ _NLL = F.nll_loss
 _BCE_LOGITS = F.binary_cross_entropy_with_logits
 _SQUASHING = frozenset({"Sigmoid", "Softmax", "Hardsigmoid", "Hardtanh", "Tanh", "Exp"})
 """Graph nodes of functions into a bounded range, or of their parts: 1 / (1 + exp(-x)), (1 + tanh(x)) / 2."""
+_LAYER = re.compile(r"Conv|mm$|Mm$|Mv$|Linear|Norm|Embedding")
+"""Graph nodes of layers: what lies in front of one did not make the values."""
 
 
 class LossInputs(Observer):
@@ -79,18 +82,20 @@ class LossInputs(Observer):
 
 
 def is_squashed(x: Tensor) -> bool:
-    """Whether no weights lie between a tensor and the function that squashed it, such as a sigmoid.
+    """Whether no layer lies between a tensor and the function that squashed it, such as a sigmoid.
 
     That its values lie in [0, 1] does not tell: fresh logits that differ little between samples often do.
     """
-    node, named = x.grad_fn, set[str]()
+    node = x.grad_fn
     for _ in range(MOST_NODES):
-        if node is None:
-            break
-        named.add(node.name().removesuffix("Backward0").rpartition("::")[2])
-        before = [following for following, _ in node.next_functions if following is not None]
-        node = before[0] if len(before) == 1 else None
-    return bool(named & _SQUASHING)
+        name = node.name().rpartition("::")[2].partition("Backward")[0] if node is not None else ""
+        if name in _SQUASHING:
+            return True
+        before = [] if node is None else [following for following, _ in node.next_functions if following is not None]
+        if len(before) != 1 or _LAYER.search(name):
+            return False
+        node = before[0]
+    return False
 
 
 def spread(rows_NC: Tensor) -> Tensor:
