@@ -60,7 +60,7 @@ def way_round(operation: str) -> str | None:
     if operation == BY_CONSTANT:
         return (
             "The other factor of this product is exactly zero and nothing trains it: look at what it is made of, a "
-            "mask or lengths among the inputs, a flag, or the weight of a loss term."
+            "mask or lengths among the inputs, a flag, dropout of everything, or the weight of a loss term."
         )
     name = operation.lower().replace("_", "")
     if name in _DRAWS:

@@ -25,7 +25,7 @@ HALF = 0.5
 """Share of the parameters (fraction) from which no loss or input explains the silence away."""
 
 EXCUSE = " Nothing was seen that closes the way, so it may be meant, or the loss may not need this part."
-MASKED = " What closes the way is not a weight: with other inputs it may be open."
+MASKED = " What closes the way is no weight, and the inputs were made up: with yours it may be open."
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
@@ -137,7 +137,7 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
         module=region.culprit,
         call=region.call,
         message=_message(region, names, certain, last, ending, masked=masked)
-        + (MASKED if masked else EXCUSE if excused else "")
+        + _excuse(facts, excused=excused, masked=masked)
         + more,
         evidence={
             "zero_parameters": len(names),
@@ -153,6 +153,12 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
         file=file,
         line=line,
     )
+
+
+def _excuse(facts: Facts, *, excused: bool, masked: bool) -> str:
+    if not excused:
+        return ""
+    return MASKED if masked and facts.provenance.inputs_synthetic else EXCUSE
 
 
 def _message(
