@@ -16,7 +16,6 @@ from gradscope.probe.structure.analysis import analyse, attach
 from gradscope.probe.structure.flows import SiteFlow
 from gradscope.probe.structure.sites import Site
 from gradscope.probe.structure.structure import Structure
-from gradscope.probe.structure.terms import adder_of
 from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Rows
@@ -114,14 +113,11 @@ def explicit_flows(structure: Structure, loss: torch.Tensor) -> list[tuple[float
 
 def _adder(graph: Any, residual: Any, total: torch.Tensor) -> tuple[int, Any]:
     """The node whose inputs are the terms, and what it sends back to each of them."""
-    sent = graph.nodes[residual.node](total)
-    stack = adder_of(graph, residual.node)
-    if stack == residual.node:
-        return residual.node, sent
-    for node, _ in graph.data(residual.node):
-        if node != stack:  # the factors that weigh the stack
-            sent = graph.nodes[node](sent if isinstance(sent, torch.Tensor) else sent[0])
-    return stack, graph.nodes[stack](sent if isinstance(sent, torch.Tensor) else sent[0])
+    node, sent = residual.node, graph.nodes[residual.node](total)
+    for inner in reversed(residual.skip.passed):
+        position = next(p for source, _, p in graph.inputs[node] if source == inner)
+        node, sent = inner, graph.nodes[inner](sent[position] if isinstance(sent, tuple) else sent)
+    return node, sent
 
 
 def _along(graph: Any, residual: Any, total: torch.Tensor) -> torch.Tensor:

@@ -16,6 +16,7 @@ import torch
 
 from gradscope.probe.structure.faint_rows import row_weights
 from gradscope.probe.structure.functions import SUMS
+from gradscope.probe.structure.mixing import MIXING, product_sequence, stack_among, weighed
 from gradscope.probe.structure.notes import Notes, sequence_now, sum_sequence
 from gradscope.probe.structure.places import Span
 from gradscope.probe.structure.scripted import is_fused
@@ -123,6 +124,8 @@ class AdditionRecorder(OwnMode):
         kwargs = kwargs or {}
         if name in SUMS:
             return shielded(lambda call: self._sum(call, name, args, kwargs), func)
+        if name in MIXING:
+            return shielded(lambda call: self._product(func, call, name, args, kwargs), func)
         if self.quick and func not in self.functions:
             return func(*args, **kwargs)
         return shielded(lambda call: self._look(func, call, name, args, kwargs), func)
@@ -156,7 +159,9 @@ class AdditionRecorder(OwnMode):
 
     def _left(self, call: Call, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         start = self._starts.pop(call, 0)
-        self.spans.append(Span(start, sequence_now(), call, self.notes.traces_of(listed(output))))
+        outputs = listed(output)
+        self.notes.splice(outputs)  # what reads them next may be out of sight: a loss outside of the model
+        self.spans.append(Span(start, sequence_now(), call, self.notes.traces_of(outputs)))
         if is_fused(module, output, start):
             self.notes.look_inside(module, args, output, call)
 
@@ -177,12 +182,10 @@ class AdditionRecorder(OwnMode):
     def _sum(self, call: Function, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._in_turn:
             return call(*args, **kwargs)
-        inside = self._call
-        count = self._counts[id(inside)] = self._counts.get(id(inside), -1) + 1
-        key = (inside.module, inside.call, count) if inside is not None else ("", -1, count)
+        addition = self._begun(name)
+        key = addition.key
         if self.quick and (self._known is None or key not in self._known):
             return call(*args, **kwargs)
-        addition = Addition(name, inside, key)
         if inside_transform():
             return self._transformed(addition, call, args, kwargs)
         terms = terms_in(name, args, kwargs, self.notes.maker_of)
@@ -204,6 +207,34 @@ class AdditionRecorder(OwnMode):
             if not self.quick:
                 self._note(addition, terms, raw, (args, kwargs), result)
         return result
+
+    def _product(
+        self, func: Function, call: Function, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """See a product of matrices, which may sum a stack."""
+        stack = stack_among(args, kwargs) if self._in_turn and not inside_transform() else None
+        if stack is None:
+            return self._look(func, call, name, args, kwargs)
+        addition = self._begun(name)
+        result = self._look(func, call, name, args, kwargs)
+        sums = isinstance(result, torch.Tensor) and result.numel() * stack.size == stack.tensor.numel()
+        if not sums or (self.quick and (self._known is None or addition.key not in self._known)):
+            return result
+        if self._rows is not None and (self._known is None or addition.key in self._known):
+            self.by_key[addition.key] = addition
+            addition.terms = tuple([self._rows.norm(term) for term in weighed(func, stack, args, kwargs)])
+            addition.out = self._rows.norm(result)
+        sequence = None if self.quick else product_sequence(result)
+        if sequence is not None:
+            addition.code, addition.line = _written_at(sys._getframe()) if self._known is None else (None, None)
+            self.additions[sequence] = addition
+        return result
+
+    def _begun(self, name: str) -> Addition:
+        """Number an addition among those of its call."""
+        inside = self._call
+        count = self._counts[id(inside)] = self._counts.get(id(inside), -1) + 1
+        return Addition(name, inside, (inside.module, inside.call, count) if inside is not None else ("", -1, count))
 
     def _transformed(self, addition: Addition, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note where a sum inside of a functorch transform is written; its values must not be read."""

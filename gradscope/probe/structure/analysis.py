@@ -14,9 +14,10 @@ from gradscope.probe.structure.additions import AdditionRecorder
 from gradscope.probe.structure.attention import roles_of
 from gradscope.probe.structure.backbone import find_stations
 from gradscope.probe.structure.chain import factors_in
-from gradscope.probe.structure.confessions import confessions
+from gradscope.probe.structure.confessions import Unseen, confessions
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.flows import Flows
+from gradscope.probe.structure.functions import CONCATENATIONS
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import Places
@@ -90,12 +91,13 @@ def _analysed(graph: Graph, recorder: AdditionRecorder, model: nn.Module, signat
         plan_of(graph, site.residual, dominators) if site.alive and site.residual is not None else None
         for site in sites
     ]
+    unseen = Unseen(recorder.fused, _unseen_scripts(graph, places, recorder), _unused(graph, recorder))
     return Structure(
         sites=sites,
         stations=stations,
         roles=roles_of(graph, model),
         takes_part=_parameters(graph, dominators, parameters),
-        confessions=confessions(graph, gave_up, sites, plans, recorder.fused, _unseen_scripts(graph, places, recorder)),
+        confessions=confessions(graph, gave_up, sites, plans, unseen),
         signature=signature,
         plans=plans,
         graph=graph,
@@ -107,6 +109,20 @@ def _unseen_scripts(graph: Graph, places: Places, recorder: AdditionRecorder) ->
     calls = [places.owner(node) for node, name in enumerate(graph.names) if name == FUSED]
     unseen = [call for call in calls if call not in recorder.notes.looked_into]
     return list(dict.fromkeys((call.module if call is not None else "") or "the model" for call in unseen))
+
+
+def _unused(graph: Graph, recorder: AdditionRecorder) -> list[str]:
+    """Where the model adds two tensors of the size of a stream, and nothing that leads to a loss is made of the sum."""
+    reached = frozenset(graph.sequences)
+    lost = [
+        one for key, one in recorder.additions.items() if isinstance(key, int) and key not in reached and one.terms
+    ]
+    names = [
+        f"{one.call.module or 'the model'} (line {one.line})"
+        for one in lost
+        if one.call is not None and one.op not in CONCATENATIONS
+    ]
+    return list(dict.fromkeys(names))
 
 
 def _has_parts(module: nn.Module) -> bool:

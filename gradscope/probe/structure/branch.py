@@ -56,6 +56,8 @@ class _Paths:
         """Nodes to which all paths come from a finer resolution."""
         self.elsewhere: set[int] = set()
         """Nodes to which all paths go through the sum of another stream."""
+        self.beneath: set[int] = set()
+        """Nodes to which all paths go through a larger input of the model."""
         self.entries: set[Tensor] = set()
         shape = self.graph.shape(region.join)
         self.size = math.prod(shape) if shape is not None else 0
@@ -84,6 +86,8 @@ class _Paths:
             self.region.blocks.append(block)
         if all(tensor[0] in self.elsewhere for tensor in dependent):
             self.elsewhere.add(node)
+        if all(tensor[0] in self.beneath for tensor in dependent) or self._meets_larger(node, sources, dependent):
+            self.beneath.add(node)
         self.region.normed |= effect is Effect.NORM
         differs = self.graph.names[node] in {"Sub", "Rsub"} and _union(masks) & PURE and _union(masks) & POOLED
         self.region.differs |= bool(differs)
@@ -94,8 +98,15 @@ class _Paths:
             self.bent.add(node)
         self._resolution(node, [tensor[0] for tensor in dependent])
 
+    def _meets_larger(self, node: int, sources: list[Tensor], dependent: list[Tensor]) -> bool:
+        """Tell whether a small input of the model only meets a larger one there: the noise level of a sample, say."""
+        if not self.graph.is_raw(node) or len(sources) == len(dependent):
+            return False
+        sizes = {tensor: math.prod(self.graph.shape(tensor) or ()) for tensor in sources}
+        return max(sizes[tensor] for tensor in dependent) < max(sizes.values())
+
     def _note_part(self, node: int) -> None:
-        if self.graph.effects[node] is Effect.PART and self.graph.names[node] in {"Select", "Slice", "Split", "Unbind"}:
+        if self.graph.effects[node] is Effect.PART and self.graph.names[node] in _TELLING:
             source = self.graph.inputs[node][0][:2]
             if source[0] < self.region.join[0]:
                 self.region.parts_read[source] = part_of(self.graph, node, 0)
@@ -124,6 +135,7 @@ class _Paths:
         ends = [tensor[0] for tensor in branch.tensors]
         self.region.linear = len(ends) == 1 and ends[0] not in self.curved
         self.region.modulates = all(node in self.elsewhere for node in ends)
+        self.region.conditions = all(node in self.beneath for node in ends)
         self.region.refined = all(node in self.refined for node in ends)
         self.region.fresh = all(node in self.fresh for node in ends)
         self.region.finer = all(node in self.finer for node in ends)
@@ -249,6 +261,8 @@ def _union(masks: list[int]) -> int:
     return union
 
 
+_TELLING = frozenset({"Index", "Select", "Slice", "Split", "Unbind"})
+"""Operations that may tell which part of a tensor they take."""
 _WORKING = frozenset({Effect.ATTEND, Effect.RECUR, Effect.FOURIER, Effect.OPAQUE})
 _GATHERING = frozenset({"IndexAdd", "ScatterAdd", "ScatterReduce"})
 """Sums into the elements of a tensor that an index names."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.operations import CHECKPOINT, Effect
 from gradscope.probe.structure.plan import Plan
@@ -17,13 +20,22 @@ _CLEAR = frozenset({CHECKPOINT, FUSED})
 """Functions with a backward of their own whose inside is seen all the same, or told of by itself."""
 
 
+class Unseen(NamedTuple):
+    """What of a forward was not seen, or not looked into.
+
+    Attributes:
+        fused: Modules that torch ran as one fused operation.
+        scripts: Modules in which TorchScript ran operations as one.
+        unused: Where sums are written from which nothing is computed.
+    """
+
+    fused: list[str]
+    scripts: list[str]
+    unused: list[str]
+
+
 def confessions(
-    graph: Graph,
-    gave_up: int,
-    sites: list[Site],
-    plans: list[Plan | None],
-    fused: list[str],
-    scripts: list[str],
+    graph: Graph, gave_up: int, sites: list[Site], plans: list[Plan | None], unseen: Unseen
 ) -> list[tuple[str, str]]:
     """Return (what, why) for everything about the structure of a step that could not be seen.
 
@@ -32,14 +44,15 @@ def confessions(
         gave_up: How many pairs of terms were too far apart to be followed.
         sites: The residual additions and concatenations.
         plans: How the gradients of each site are measured; None where they cannot be.
-        fused: Modules that torch ran as one fused operation.
-        scripts: Modules in which TorchScript ran operations as one.
+        unseen: What of the forward was not seen.
     """
-    return [*_of_additions(graph, gave_up, fused, scripts), *_of_numbers(graph, sites, plans)]
+    hidden = _of_additions(graph, gave_up, unseen)
+    return [*hidden, *_of_sums(graph, unseen.unused), *_of_numbers(graph, sites, plans)]
 
 
-def _of_additions(graph: Graph, gave_up: int, fused: list[str], scripts: list[str]) -> list[tuple[str, str]]:
+def _of_additions(graph: Graph, gave_up: int, unseen: Unseen) -> list[tuple[str, str]]:
     """Tell where there may be additions that were not seen."""
+    fused, scripts, _ = unseen
     found: list[tuple[str, str]] = []
     opaque = sorted(
         {name for name, effect in zip(graph.names, graph.effects, strict=True) if effect is Effect.OPAQUE} - _CLEAR
@@ -66,6 +79,24 @@ def _of_additions(graph: Graph, gave_up: int, fused: list[str], scripts: list[st
             f"the search had looked at its share of operations; it gave up {gave_up} times",
         ))  # fmt: skip
     return found
+
+
+def _of_sums(graph: Graph, unused: list[str]) -> list[tuple[str, str]]:
+    """Tell which sums that were seen could not be looked into."""
+    found = []
+    several = sorted({match[1].lower() for name in graph.names if (match := _SEVERAL.match(name))})
+    if several:
+        found.append((
+            f"whether the sums of {_list([f'torch._foreach_{name}' for name in several])} are residual",
+            "one operation adds several pairs of tensors, and autograd does not say which sum goes where",
+        ))  # fmt: skip
+    if unused:
+        found.append((f"whether the sums in {_list(unused)} are residual", "nothing is computed from them"))
+    return found
+
+
+_SEVERAL = re.compile("Foreach(Add(?=.*List)|Sub(?=.*List)|Lerp|Addcmul|Addcdiv)")
+"""What torch calls the sums of two lists of tensors."""
 
 
 def _of_numbers(graph: Graph, sites: list[Site], plans: list[Plan | None]) -> list[tuple[str, str]]:

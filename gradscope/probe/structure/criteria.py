@@ -10,7 +10,7 @@ from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, mixed_strea
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import resolved
 from gradscope.probe.structure.region import PURE, WORKED, Region
-from gradscope.probe.structure.terms import Term, adder_of
+from gradscope.probe.structure.terms import Term
 from gradscope.probe.structure.trace import Trace
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # the D of a state space, a normalisation written by hand
     if _reads_another_part(graph, join, link, region):
         return False  # another time step, another split
-    if (region.modulates and not goes_on) or (region.residuals and region.only_added):
-        return False  # a score, position or state handed from branch to branch
+    if region.conditions or (region.modulates and not goes_on) or (region.residuals and region.only_added):
+        return False  # a noise level, or a score, position or state handed from branch to branch
     if not goes_on and _inside_unit(graph, join, region):
         return False  # an operand of an attention or a gated unit
     if not link.resampled and _fuses_scales(residual):
@@ -54,7 +54,8 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # two streams that meet
     if link.projection and (link.sums or link.gates or not region.bends or _adds_heads(residual)):
         return False  # a sum of branches, an adapter, a re-parameterised layer, heads of consecutive layers
-    if (link.bent or (link.projection and region.residuals)) and not (goes_on and (link.bent or _is_closed(residual))):
+    scales = link.projection and region.residuals and not _only_resizes(graph, link)
+    if (link.bent or scales) and not (goes_on and (link.bent or _is_closed(residual))):
         return False  # two branches, two scales of a pyramid
     if link.projection and (not region.activated or weights_of(graph, link.nodes) & weights_of(graph, region.nodes)):
         return False  # the terms of a polynomial, W x + (V x)^2; a step of a loop that looks at the same tensor again
@@ -63,6 +64,12 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
     if link.gates and region.weighs_only(factor_of):
         return False  # two tensors weighted by attention to both
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _only_resizes(graph: Graph, link: Link) -> bool:
+    """Tell whether a skip interpolates the stream and does nothing else: a small picture under its details."""
+    effects = {graph.effects[node] for node in link.nodes}
+    return Effect.RESAMPLE in effects and effects <= {Effect.RESAMPLE, Effect.HAND_ON}
 
 
 def _is_one_layer(link: Link, region: Region) -> bool:
@@ -150,7 +157,7 @@ _LAYERS = frozenset({Effect.PROJECT, Effect.NORM, Effect.ATTEND, Effect.RECUR})
 
 def _serves_sum(residual: Residual, nodes: list[int]) -> bool:
     region, graph = residual.region, residual.region.graph
-    inside = {*region.members, *residual.link.nodes, residual.node, adder_of(graph, residual.node)}
+    inside = {*region.members, *residual.link.nodes, *residual.adders}
     return all(
         reader in inside or region.holds(reader, (node, number)) or not graph.live[reader]
         for node in nodes

@@ -11,6 +11,9 @@ SUMS = frozenset({
 })  # fmt: skip
 """Functions that add, or put tensors next to each other."""
 
+CONCATENATIONS = frozenset({"cat", "concat", "concatenate", "hstack"})
+"""Those of them that put tensors next to each other."""
+
 PRODUCTS = frozenset({
     "__imul__", "__itruediv__", "__mul__", "__rmul__", "__truediv__", "div", "div_", "mul", "mul_", "multiply",
     "multiply_", "true_divide",
@@ -22,7 +25,7 @@ WEIGHTED = frozenset({
     "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "group_norm", "gru",
     "gru_cell", "instance_norm", "layer_norm", "linear", "lstm", "lstm_cell", "matmul", "mm",
     "multi_head_attention_forward", "rms_norm", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell",
-    "scaled_dot_product_attention",
+    "scaled_dot_product_attention", "stack",
 })  # fmt: skip
 """Calls through which a tensor that needs no gradient enters the part of the model that learns."""
 

@@ -11,7 +11,7 @@ from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, settled_fro
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.places import ancestry
 from gradscope.probe.structure.region import PURE
-from gradscope.probe.structure.terms import SUMS, Product, Term, adder_of
+from gradscope.probe.structure.terms import SUMS, Product, Term
 from gradscope.probe.watching.calls import Call
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Injections:
 
     def _leaves(self, inner: int, outer: Residual) -> bool:
         """Tell whether something else than an outer sum's branch reads an inner sum: it is a stream of its own."""
-        graph, region, ends = self._graph, outer.region, {outer.node, adder_of(self._graph, outer.node)}
+        graph, region, ends = self._graph, outer.region, outer.adders
         stack, seen = [(inner, 0)], {(inner, 0)}
         while stack:
             tensor = stack.pop()

@@ -130,7 +130,25 @@ def is_normalising(graph: Graph, node: int, aliases: set[Tensor] | None = None) 
         return False
     if aliases is not None and not aliases & set(data):
         return _after_centering(graph, data, aliases)
+    if graph.is_raw(node) and not _is_own(graph, *data):
+        return False
     return any(_is_statistic(graph, tensor) for tensor in data)
+
+
+def _is_own(graph: Graph, one: Tensor, other: Tensor) -> bool:
+    """Tell whether two inputs of a product are made of one input of the model: 1 / sqrt(1 + sigma^2) is none of x."""
+    return not _inputs_behind(graph, one).isdisjoint(_inputs_behind(graph, other))
+
+
+def _inputs_behind(graph: Graph, tensor: Tensor) -> set[int]:
+    stack, seen, found = [tensor[0]], {tensor[0]}, set[int]()
+    while stack:
+        node = stack.pop()
+        sources = {source for source, _ in graph.data(node)}
+        found.update(() if sources else (node,))
+        stack += sources - seen
+        seen |= sources
+    return found
 
 
 def _after_centering(graph: Graph, data: list[Tensor], aliases: set[Tensor]) -> bool:

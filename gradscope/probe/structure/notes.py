@@ -20,6 +20,7 @@ from gradscope.probe.structure.readers import readers_of
 from gradscope.probe.structure.scripted import look_inside
 from gradscope.probe.structure.summands import is_number, numbers_given, tensors_among
 from gradscope.probe.structure.trace import OUTSIDE, Trace
+from gradscope.probe.structure.weights import is_weight, keeps_weights
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.tensors import edge_of, inside_transform
 
@@ -150,11 +151,13 @@ class Notes:
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
         short = operation_of(name, weighted=weighted)
         saved = numbers_given(name, args, kwargs)
+        numbers = [tensor for tensor in tensors if is_number(tensor)] if keeps_weights(short) else []
+        weight = bool(numbers) and all(is_weight(tensor, self.hidden, self.maker_of) for tensor in numbers)
         made = []
         for part in tensors_among((result,)):
             if effect_of(short) is Effect.HAND_ON and any(part is tensor for tensor in tensors):
                 continue  # `to` of the type it has, dropout that drops nothing: autograd has no node for them either
-            trace = Trace(short, inputs, self._now(), tuple(part.shape), call, saved=saved)
+            trace = Trace(short, inputs, self._now(), tuple(part.shape), call, saved=saved, weight=weight)
             if name in PRODUCTS and len(args) > 1:
                 self._note_factor(name, args, part, trace.sequence)
             self._remember(part, trace)
@@ -217,7 +220,8 @@ class Notes:
         known = self._traces.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]
-        trace = Trace("", (), OUTSIDE, tuple(tensor.shape) if not tensor.is_nested else ())
+        shape = tuple(tensor.shape) if not tensor.is_nested else ()
+        trace = Trace("", (), OUTSIDE, shape, weight=isinstance(tensor, torch.nn.Parameter))
         self._remember(tensor, trace)
         return trace
 

@@ -26,6 +26,7 @@ class OwnPart:
         found: All residual additions of the graph, by node.
 
     Attributes:
+        blocks: The residual blocks on the branch, which were stepped over, by their sums.
         begins: What it starts from: the stream, or the other streams that the stream has gone into.
         nodes: Its operations, in execution order.
         working: Those of them after the ones that only cut, join and reshape what it starts from.
@@ -33,7 +34,7 @@ class OwnPart:
 
     def __init__(self, residual: Residual, found: dict[int, list[Residual]]) -> None:
         region = self._region = residual.region
-        self._blocks = {block.node: block for block in region.blocks}
+        self.blocks = {block.node: block for block in region.blocks}
         others = _sums_of_others(residual, found)
         behind = self.leading_to(region.ends, others)
         direct = self._reached(region.join, others)
@@ -77,7 +78,7 @@ class OwnPart:
         return working
 
     def _sources(self, node: int) -> list[Tensor]:
-        block = self._blocks.get(node)
+        block = self.blocks.get(node)
         return self._region.graph.data(node) if block is None else [block.join, *block.entries]
 
 

@@ -42,7 +42,7 @@ def parametric_nodes(graph: Graph) -> tuple[list[bool], list[int]]:
 def _is_parametric(graph: Graph, number: int, known: list[bool]) -> bool:
     node, inputs = shown_by(graph.nodes[number]), graph.inputs[number]
     if not inputs:
-        return isinstance(getattr(node, "variable", None), Parameter)
+        return node.weight if isinstance(node, Trace) else isinstance(getattr(node, "variable", None), Parameter)
     if not all(known[source] for source, _, _ in inputs):
         return False
     effect = graph.effects[number]

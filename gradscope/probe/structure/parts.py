@@ -27,7 +27,7 @@ def part_of(graph: Graph, node: int, output_number: int) -> Part | None:
     dim = graph.saved(node, "dim")
     if not isinstance(dim, int):
         return None
-    dim = _signed(dim) % len(shape)
+    dim = signed(dim) % len(shape)
     return build(graph, node, output_number, dim, shape[dim])
 
 
@@ -43,8 +43,8 @@ def piece_of(graph: Graph, node: int, output_number: int) -> tuple[int, int] | N
     dim, shape = graph.saved(joined, "dim"), graph.shape((joined, 0))
     if part is None or shape is None or not isinstance(dim, int):
         return None
-    dim = _signed(dim) % len(shape)
-    if dim != _signed(graph.saved(node, "dim")) % len(shape):
+    dim = signed(dim) % len(shape)
+    if dim != signed(graph.saved(node, "dim")) % len(shape):
         return None
     start = 0
     for source, number, _ in sorted(graph.inputs[joined], key=lambda edge: edge[2]):
@@ -73,6 +73,12 @@ def _slice(graph: Graph, node: int, _: int, __: int, size: int) -> Part | None:
     return Part(size, start + size if start < 0 else start, stop + size if stop < 0 else min(stop, size))
 
 
+def _index(graph: Graph, node: int, number: int, dim: int, size: int) -> Part | None:
+    """A part that was taken with brackets, of a tensor that needs no gradient: `x[:, t]`."""
+    build = _slice if graph.saved(node, "index") is None else _select
+    return build(graph, node, number, dim, size)
+
+
 def _select(graph: Graph, node: int, _: int, __: int, size: int) -> Part | None:
     index = _whole(graph.saved(node, "index"), 0)
     index = index + size if index < 0 else index
@@ -97,15 +103,15 @@ def _unbind(_: Graph, __: int, output_number: int, ___: int, size: int) -> Part 
 def _whole(value: Any, default: int) -> int:
     if not isinstance(value, int):
         return default
-    return _signed(value)
+    return signed(value)
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
     """Autograd saves numbers as unsigned ones: -1 is 2^64 - 1."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 _BUILDERS = {
-    "Slice": _slice, "Narrow": _slice, "Select": _select, "Split": _split, "SplitWithSizes": _split,
+    "Index": _index, "Slice": _slice, "Narrow": _slice, "Select": _select, "Split": _split, "SplitWithSizes": _split,
     "UnsafeSplit": _split, "UnsafeSplitWithSizes": _split, "Unbind": _unbind,
 }  # fmt: skip

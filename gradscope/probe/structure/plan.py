@@ -8,7 +8,6 @@ from gradscope.probe.structure.chain import Link
 from gradscope.probe.structure.dominance import Dominators
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.residual import Residual
-from gradscope.probe.structure.terms import adder_of
 from gradscope.probe.structure.trace import Trace
 
 Place = tuple[int, int]
@@ -20,10 +19,6 @@ _MAX_SHARED = 4
 
 _MAX_READERS = 64
 """The gradients of so many readers are added up for a branch; to listen to every block at every block is quadratic."""
-
-
-_MAX_GATING = 1_000
-"""Operations that make a gate; the 20 rounds of Sinkhorn's algorithm, which mHC takes, are 200."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +57,7 @@ def plan_of(graph: Graph, residual: Residual, dominators: Dominators) -> Plan | 
     skip = _skip(graph, residual, dominators)
     if residual.region.blocks and len(graph.readers(residual.join)) > _MAX_READERS:
         return Plan(residual.node, skip, (), (), "a tensor that is fed to block after block is read too often")
-    gating = _gating(graph, residual)
+    gating = residual.gating
     if gating is None:
         return Plan(residual.node, skip, (), (), "a gate of the skip is computed by too many operations")
     begin = _begin(graph, residual, gating)
@@ -85,13 +80,15 @@ def _skip(graph: Graph, residual: Residual, dominators: Dominators) -> Place | N
     Of a split the reader of the skip's own part: the split itself sends back what comes to the other parts as well.
     """
     link = residual.link.previous
+    passed = [(node, 0) for node in residual.skip.passed]
     while link is not None:
-        readers = [node for node, _ in graph.readers(link.tensor) if dominators.reaches(node)]
-        if len(readers) > 1:
-            return None
+        passed.append(link.tensor)
         link = link.previous
+    if any(sum(dominators.reaches(node) for node, _ in graph.readers(tensor)) > 1 for tensor in passed):
+        return None
     start, following = _on_skip(graph, residual)
-    reader = adder_of(graph, residual.node) if following is None else following.tensor[0]
+    adder = (*residual.skip.passed, residual.node)[0]  # a stack that is summed, or the sum itself
+    reader = adder if following is None else following.tensor[0]
     places = _places(graph, reader, start.tensor)
     if following is None and residual.skip.position in places:
         return (reader, residual.skip.position)
@@ -123,32 +120,11 @@ def _is_divided(graph: Graph, node: int) -> bool:
     return len({number for _, _, number in graph.consumers[node]}) > 1
 
 
-def _gating(graph: Graph, residual: Residual) -> frozenset[int] | None:
-    """The operations that make a gate of the skip from the stream: what passes them is no part of the skip.
-
-    None where they are too many to be gone through for each site.
-    """
-    stack = [gate[0] for gate in residual.link.gates]
-    behind = set(stack)
-    while stack:
-        if len(behind) > _MAX_GATING:
-            return None
-        for source, _ in graph.data(stack.pop()):
-            if source > residual.join[0] and source not in behind:
-                behind.add(source)
-                stack.append(source)
-    gating: set[int] = set()
-    for node in sorted(behind):
-        if any(tensor == residual.join or tensor[0] in gating for tensor in graph.data(node)):
-            gating.add(node)
-    return frozenset(gating)
-
-
 def _readers(
     graph: Graph, residual: Residual, dominators: Dominators, gating: frozenset[int], begin: Tensor
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
     """Step over operations at the branch's beginning whose output is read by others too."""
-    inside = _inside(graph, residual) | gating
+    inside = _inside(residual) | gating
 
     def own(tensor: Tensor) -> list[Place]:
         apart = gating - residual.region.members
@@ -183,9 +159,9 @@ def _carried(graph: Graph, begin: Tensor, readers: tuple[Place, ...]) -> tuple[P
     return tuple(found)
 
 
-def _inside(graph: Graph, residual: Residual) -> set[int]:
+def _inside(residual: Residual) -> set[int]:
     """The operations between join and sum, on branch and skip: a gate of both is no use elsewhere."""
-    return {*residual.region.nodes, *residual.link.nodes, residual.node, adder_of(graph, residual.node)}
+    return {*residual.region.nodes, *residual.link.nodes, *residual.adders}
 
 
 def _places(graph: Graph, reader: int, tensor: Tensor) -> list[int]:
@@ -201,12 +177,12 @@ def _leaks(
     begin: Tensor,
 ) -> bool:
     region = residual.region
-    inside = _inside(graph, residual) | gating
+    inside = _inside(residual) | gating
     return any(
         dominators.reaches(reader)
         and not region.holds(reader, (node, number))
         and not _stays_inside(graph, reader, inside, set(residual.link.sums), dominators)
-        for node in {*region.nodes, *gating} - shared - {begin[0]}
+        for node in {*region.nodes, *gating, *residual.branch.passed} - shared - {begin[0]}
         for reader, _, number in graph.consumers[node]
     )
 

@@ -51,6 +51,7 @@ class Region:
         fresh: And nothing with weights ran since they were brought back to the stream's.
         finer: All paths come to the end from a finer resolution.
         modulates: The join goes into another stream's branch on every way, not into that stream.
+        conditions: The join is an input of the model that only meets a larger one on the branch: a noise level.
         entries: Tensors from before the join that the branch reads as well.
         ends: What the branch adds to the stream.
         parts_read: Parts it takes of tensors from before the join (a time step of a sequence).
@@ -71,6 +72,7 @@ class Region:
     fresh: bool = False
     finer: bool = False
     modulates: bool = False
+    conditions: bool = False
     entries: tuple[Tensor, ...] = ()
     ends: tuple[Tensor, ...] = ()
     blocks: list[Residual] = field(default_factory=list)
@@ -125,7 +127,7 @@ class Region:
             for block in stack.pop().blocks:
                 inner = block.region
                 if tensor == block.join or tensor in inner.entries:
-                    if node in inner.members or node in inner.beside:
+                    if node in block.inside:
                         return True
                     stack.append(inner)
         return False
@@ -138,6 +140,8 @@ class Region:
     @property
     def only_added(self) -> bool:
         """Everything on the branch that reads the join adds it to something else: it is a bias or a position."""
+        if any(block.join == self.join for block in self.blocks):
+            return False  # a block inside works on it
         inside = self.members
         stack, seen = [self.join], {self.join}
         while stack:

@@ -13,10 +13,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradscope.probe.structure.additions import AdditionRecorder, Place
 from gradscope.probe.structure.chain import FactorOf, Link, factors_in
 from gradscope.probe.structure.criteria import adds_to_stream, closes_coupling, concatenates, couples, swaps
+from gradscope.probe.structure.gating import gating_of
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.injections import Injections
 from gradscope.probe.structure.lineage import settled_from
@@ -25,12 +27,13 @@ from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import resolved
 from gradscope.probe.structure.places import Places
 from gradscope.probe.structure.region import PURE, Region
-from gradscope.probe.structure.terms import SUMS, Product, Term, terms_of
+from gradscope.probe.structure.stacks import is_taken_apart
+from gradscope.probe.structure.terms import PRODUCTS, SUMS, Product, Term, terms_of
 from gradscope.probe.structure.trace import Trace
 from gradscope.probe.watching.calls import Call
 
 
-@dataclass(slots=True)
+@dataclass
 class Residual:
     """A residual addition of the graph.
 
@@ -58,6 +61,22 @@ class Residual:
     def entries(self) -> tuple[Tensor, ...]:
         """What the branch reads from before the join."""
         return self.region.entries
+
+    @cached_property
+    def gating(self) -> frozenset[int] | None:
+        """The operations that make a gate of the skip from the stream; None where they are too many."""
+        return gating_of(self.region.graph, self.link)
+
+    @cached_property
+    def inside(self) -> frozenset[int]:
+        """The operations between join and sum, on branch and skip."""
+        region = self.region
+        return frozenset({*region.nodes, *region.beside, *self.link.nodes, *(self.gating or ()), *self.adders})
+
+    @property
+    def adders(self) -> frozenset[int]:
+        """The operations that make one sum of skip and branch: the sum, and what stacked and weighed the two before."""
+        return frozenset({self.node, *self.skip.passed, *self.branch.passed})
 
 
 _BUDGET_PER_NODE = 4
@@ -212,7 +231,7 @@ def find_residuals(
     for node, name in enumerate(graph.names):
         if name == "Cat" and not graph.is_raw(node):
             finder.decide_concatenation(node)
-        if name not in SUMS or graph.is_raw(node):
+        if not (name in SUMS or name in PRODUCTS) or graph.is_raw(node):
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
         # Sums that were not seen to run count as well (TorchScript, vmap), unless a function of torch ran them.
@@ -224,14 +243,17 @@ def find_residuals(
             addition = recorder.additions.get(key)
             finder.decide(node, terms, None if addition is None else addition.place)
     finder.drop_injections()
-    return {**finder.found, **finder.concatenations}, finder.gave_up
+    added_up = {node for residuals in finder.found.values() for one in residuals for node in one.adders}
+    kept = {
+        node: residuals
+        for node, residuals in finder.concatenations.items()
+        if node not in added_up and not is_taken_apart(graph, node)
+    }
+    return {**finder.found, **kept}, finder.gave_up
 
 
 _ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "IndexPut", "IndexPutImpl", "ScatterAdd", "ScatterReduce"})
 """Sums into some elements of a tensor: the other term has the shape of these."""
-_OF_STACKS = frozenset({"Mean", "Sum"})
-"""Sums along the axis on which the terms were stacked."""
-
 
 def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
     """A stream and its branch have the sum's shape; scores, biases and losses do not."""
@@ -240,6 +262,6 @@ def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
         return True
     if math.prod(shape) <= 1:
         return False
-    if graph.names[node] in _OF_STACKS:
+    if terms[0].passed:
         return True  # what is stacked is of one shape, and summed along the stack
     return all(graph.shape(term.tensors[0]) in (shape, None) for term in terms if term.product is Product.NONE)

@@ -120,7 +120,7 @@ def describe(
             part = OwnPart(residual, found)
             own = part.working
             container = _container(places, own, innermost)
-            branches = _modules(graph, places, own, container, innermost)
+            branches = _modules(graph, places, own, container, innermost, frozenset(part.blocks))
             weights = [] if branches else _weights(graph, own, parameters)
             kind = "concat" if residual.concatenates else kind_of(graph, residual, factor_of)
             sites.append(
@@ -201,16 +201,24 @@ def _container(places: Places, branch: list[int], innermost: Call | None) -> Cal
 
 
 def _modules(
-    graph: Graph, places: Places, nodes: Iterable[int], container: Call | None, adder: Call | None
+    graph: Graph,
+    places: Places,
+    nodes: Iterable[int],
+    container: Call | None,
+    adder: Call | None,
+    blocks: frozenset[int] = frozenset(),
 ) -> tuple[str, ...]:
-    """The modules directly inside the container that some nodes ran in: those that work, else all of them."""
+    """The modules directly inside the container that some nodes ran in: those that work, else all of them.
+
+    So does a residual block of its own, which is one node here: its sum.
+    """
     working: dict[str, None] = {}
     others: dict[str, None] = {}
     last = child_below(adder, container)
     for node in sorted(nodes):
         call = child_below(places.owner(node), container)
         if call is not None:
-            worked = graph.effects[node] in _WORK and call is not last
+            worked = (graph.effects[node] in _WORK and call is not last) or node in blocks
             (working if worked else others)[call.module] = None
     return tuple(working or others)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from gradscope.probe.structure.functions import CONCATENATIONS
 from gradscope.probe.structure.operations import operation
 from gradscope.probe.structure.trace import Trace
 
@@ -39,7 +40,7 @@ def terms_in(
         kwargs: What it is given by name.
         maker_of: Returns the autograd node or the trace that a tensor comes from.
     """
-    if name in {"cat", "concat", "concatenate", "hstack"}:
+    if name in CONCATENATIONS:
         items = args[0] if args else kwargs.get("tensors", ())
         return [item for item in items if isinstance(item, torch.Tensor)] if isinstance(items, tuple | list) else []
     if name in {"sum", "mean"}:
@@ -68,12 +69,29 @@ def numbers_given(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> d
         >>> numbers_given("sum", (torch.ones(2), -1), {}), numbers_given("add", (1, 2), {"alpha": 0.5})
         ({'dim': (-1,)}, {'alpha': 0.5})
     """
+    if name == "__getitem__":
+        return _bracketed(args[1])
     found: dict[str, Any] = {"dim": 0} if name in _ALONG_THE_FIRST else {}
     found |= {key: value for key, value in kwargs.items() if not isinstance(value, torch.Tensor)}
     found |= {key: args[i] for i, key in _POSITIONS.get(name, {}).items() if i < len(args)}
     if name in {"mean", "sum"} and isinstance(found.get("dim"), int):
         found["dim"] = (found["dim"],)
     return found
+
+
+def _bracketed(key: Any) -> dict[str, Any]:
+    """Say which part brackets take where they take one of one axis: `x[t]`, `x[:, 2:4]`, `x[..., 0]`."""
+    keys = key if isinstance(key, tuple) else (key,)
+    whole = [item is Ellipsis or (isinstance(item, slice) and item == slice(None)) for item in keys]
+    if whole.count(False) != 1 or any(item is Ellipsis for item in keys[1:]):
+        return {}
+    place = whole.index(False)
+    dim, item = (place - len(keys) if keys[0] is Ellipsis else place), keys[place]
+    if isinstance(item, int) and not isinstance(item, bool):
+        return {"dim": dim, "index": item}
+    if isinstance(item, slice) and item.step in {None, 1}:
+        return {"dim": dim, "start": item.start, "end": item.stop}
+    return {}
 
 
 def adds_in_places(name: str) -> bool:

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from gradscope.probe.structure.graph import Graph, Tensor
+from gradscope.probe.structure.lineage import unshaped
+from gradscope.probe.structure.operations import Effect
+from gradscope.probe.structure.stacks import stack_summed
 from gradscope.probe.structure.trace import Trace, shown_by
 
 
@@ -29,6 +32,7 @@ class Term:
         scale: The constant the addition multiplies it by; None where that is learnt or unknown.
         gate: The tensor the addition itself weighs it with (`lerp`), where that depends on data.
         convex: The weights of the two terms add up to one.
+        passed: The operations between the tensors and the sum: what put them next to each other, a change of shape.
     """
 
     tensors: tuple[Tensor, ...]
@@ -38,10 +42,7 @@ class Term:
     scale: float | None = 1.0
     gate: Tensor | None = None
     convex: bool = False
-
-
-MAX_STACKED = 8
-"""More tensors than this in a stack that is summed are a reduction, not an addition of branches."""
+    passed: tuple[int, ...] = ()
 
 
 def terms_of(graph: Graph, node: int, *, sums_in_place: frozenset[float]) -> list[Term]:
@@ -144,38 +145,18 @@ def _addmm(graph: Graph, node: int) -> list[Term]:
 
 
 def _sum(graph: Graph, node: int) -> list[Term]:
-    """Sum or mean over a stack of tensors along the stacked axis, of a weighed stack as well."""
-    stack, weighed = _stack_of(graph, node)
-    if stack < 0 or not 1 < len(graph.inputs[stack]) <= MAX_STACKED or not _stacks(graph, stack):
+    """Sum or mean over a stack of tensors along the stacked axis, or a product with one weight for each of them."""
+    summed = stack_summed(graph, node)
+    if summed is None:
         return []
-    dims, stacked = graph.saved(node, "dim"), graph.saved(stack, "dim")
-    shape = graph.shape((stack, 0))
-    if not isinstance(dims, tuple | list) or len(dims) != 1 or shape is None:
-        return []
-    # Autograd saves dimensions as unsigned numbers: -1 is 2^64 - 1.
-    if _wrapped(dims[0], len(shape)) != _wrapped(stacked, len(shape)):
-        return []
+    stack, passed, weights = summed
+    weighed = graph.names[node] not in _PLAIN_SUMS or any(graph.effects[one] is Effect.SCALE for one in passed)
     scale = None if weighed else 1.0 / len(graph.inputs[stack]) if graph.names[node] == "Mean" else 1.0
-    return [replace(term, scale=scale) for term in _plain(graph, stack)]
-
-
-def _stack_of(graph: Graph, node: int) -> tuple[int, bool]:
-    """Return the stack that a node sums, -1 where it sums none, and whether a product lies in between."""
-    sources = graph.data(node)
-    weighed = len(sources) == 1 and graph.names[sources[0][0]] == "Mul"
-    if weighed:
-        sources = graph.data(sources[0][0])
-    found = len(sources) == 1 and graph.names[sources[0][0]] in {"Stack", "Cat"}
-    return (sources[0][0] if found else -1), weighed
-
-
-def _stacks(graph: Graph, node: int) -> bool:
-    """Tell whether tensors are put next to each other along an axis of their own."""
-    if graph.names[node] == "Stack":
-        return True
-    shapes = [graph.shape((source, number)) for source, number, _ in graph.inputs[node]]
-    dim = graph.saved(node, "dim")
-    return isinstance(dim, int) and all(shape and shape[_wrapped(dim, len(shape))] == 1 for shape in shapes)
+    gate = None if weights is None or graph.parametric[weights[0]] or graph.is_raw(weights[0]) else weights
+    convex = gate is not None and graph.names[unshaped(graph, gate)[0]] == "Softmax"
+    return [
+        replace(term, scale=scale, gate=gate, convex=convex, passed=(stack, *passed)) for term in _plain(graph, stack)
+    ]
 
 
 def _joined(graph: Graph, node: int) -> list[Term]:
@@ -184,24 +165,15 @@ def _joined(graph: Graph, node: int) -> list[Term]:
     return _plain(graph, node) if adds else []
 
 
-def adder_of(graph: Graph, node: int) -> int:
-    """Return the node whose inputs are the terms of a sum: the sum itself, or the stack that is summed."""
-    return _stack_of(graph, node)[0] if graph.names[node] in _OF_STACKS else node
-
-
-_OF_STACKS = frozenset({"Sum", "Mean"})
-"""Sums along the axis on which the terms were stacked."""
-
-
-def _wrapped(dim: int, rank: int) -> int:
-    return (dim - (1 << 64) if dim >= 1 << 63 else dim) % rank
-
-
+_PLAIN_SUMS = frozenset({"Mean", "Sum"})
 _BUILDERS = {
     "Add": _add, "Sub": _add, "Rsub": _rsub, "Addcmul": _addcmul, "Addcdiv": _addcmul, "Lerp": _lerp, "Addmm": _addmm,
-    "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "Mean": _sum, "IndexAdd": _plain,
-    "ScatterAdd": _plain, "ScatterReduce": _joined, "IndexPut": _joined, "IndexPutImpl": _joined,
+    "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "Mean": _sum, "Mm": _sum, "Bmm": _sum,
+    "Mv": _sum, "IndexAdd": _plain, "ScatterAdd": _plain, "ScatterReduce": _joined, "IndexPut": _joined,
+    "IndexPutImpl": _joined,
 }  # fmt: skip
 
-SUMS = frozenset(_BUILDERS) | {"CopySlices"}
+PRODUCTS = frozenset({"Bmm", "Mm", "Mv"})
+"""Products of matrices: of a stack and one weight for each of its tensors they make a sum."""
+SUMS = (frozenset(_BUILDERS) | {"CopySlices"}) - PRODUCTS
 """The operations that may be an addition of a branch to a stream."""

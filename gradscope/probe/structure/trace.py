@@ -25,9 +25,10 @@ class Trace:
         raw: No gradient reaches it: neither it nor anything it was computed from needs one.
         stripped: Its raw stand-in, once that was made.
         twin: The autograd node of a repetition that shows what it did (TorchScript).
+        weight: It is made of parameters alone, as what rounds a weight in training for low precision is.
     """
 
-    __slots__ = ("call", "inputs", "name", "raw", "saved", "sequence", "shape", "stripped", "twin")
+    __slots__ = ("call", "inputs", "name", "raw", "saved", "sequence", "shape", "stripped", "twin", "weight")
 
     def __init__(
         self,
@@ -38,7 +39,10 @@ class Trace:
         call: Call | None = None,
         twin: Any = None,
         saved: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        weight: bool = False,
     ) -> None:
+        self.weight = weight
         self.call = call
         self.twin = twin
         self.saved = saved
@@ -54,7 +58,7 @@ class Trace:
         if self.raw:
             return self
         if self.stripped is None:
-            self.stripped = Trace("", (), OUTSIDE, self.shape, self.call)
+            self.stripped = Trace("", (), OUTSIDE, self.shape, self.call, weight=self.weight)
         return self.stripped
 
 

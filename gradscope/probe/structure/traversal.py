@@ -8,6 +8,7 @@ from typing import Any
 from gradscope.probe.deep import make_room
 from gradscope.probe.structure.graph import Graph
 from gradscope.probe.structure.operations import operation
+from gradscope.probe.structure.stacks import take_apart
 from gradscope.probe.structure.trace import OUTSIDE, Trace
 
 _LEAF_SEQUENCE = 1 << 62
@@ -42,6 +43,7 @@ def walk(
     make_room(len(found))
     graph = _ordered(found, in_views or {})
     graph.carriers = carriers
+    take_apart(graph)
     return graph
 
 
