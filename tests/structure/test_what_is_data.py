@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import gradscope
+from gradscope.probe.structure import residual
 from tests.structure.watching import explicit_flows, structure_of, watched
 
 D = 8
@@ -111,7 +113,42 @@ def test_loop_over_raw_data_is_time(read: str) -> None:
 
 def test_loop_that_reads_all_of_the_data_each_time_is_depth() -> None:
     structure = structure_of(Loop(lambda x, _: x[:, 0]), torch.randn(3, D, D))
-    assert structure.num_residual == len(structure.sites) > 0
+    assert structure.num_residual == 4
+
+
+class Gru(nn.Module):
+    """A recurrent cell written by hand; each step takes its part of the data twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.z, self.r, self.n = (nn.Linear(2 * D, D) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.new_zeros(len(x), D)
+        for t in range(x.shape[1]):
+            both = torch.cat([x[:, t], h], -1)
+            z, r = torch.sigmoid(self.z(both)), torch.sigmoid(self.r(both))
+            h = z * h + (1 - z) * torch.tanh(self.n(torch.cat([x[:, t], r * h], -1)))
+        return h
+
+
+def test_search_in_a_loop_over_raw_data_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[int] = []
+    search = residual.Finder._search
+
+    def counting(finder: residual.Finder, *arguments: Any) -> Any:
+        before = finder.spent
+        found = search(finder, *arguments)
+        looked_at[-1] += finder.spent - before
+        return found
+
+    monkeypatch.setattr(residual.Finder, "_search", counting)
+    for length in (50, 100, 200):
+        looked_at.append(0)
+        structure = structure_of(Gru(), torch.randn(2, length, D))
+        assert sum(site.recurrent for site in structure.sites) == length - 1
+    first, second, third = looked_at
+    assert third - second < 2.5 * (second - first)
 
 
 class Denoiser(nn.Module):

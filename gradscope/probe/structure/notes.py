@@ -60,6 +60,8 @@ class Notes:
         self._functions_run: list[tuple[int, int]] = []
         """The autograd sequence numbers that torch functions of several operations were given, one after the other."""
         self._clock = 0
+        self._parts: dict[Any, Trace] = {}
+        """The parts that were taken of tensors without a gradient, by the tensor and the place."""
         self._traces: dict[int, tuple[weakref.ref[torch.Tensor], Trace]] = {}
 
     def ran(self, name: str, before: int) -> None:
@@ -158,6 +160,8 @@ class Notes:
             if effect_of(short) is Effect.HAND_ON and any(part is tensor for tensor in tensors):
                 continue  # `to` of the type it has, dropout that drops nothing: autograd has no node for them either
             trace = Trace(short, inputs, self._now(), tuple(part.shape), call, saved=saved, weight=weight)
+            if short == "Index" and saved and trace.raw:  # a time step that is read twice is one tensor
+                trace = self._parts.setdefault((inputs, tuple(saved.items())), trace)
             if name in PRODUCTS and len(args) > 1:
                 self._note_factor(name, args, part, trace.sequence)
             self._remember(part, trace)

@@ -88,7 +88,9 @@ LONGEST_ONCE_SPENT = 300
 """Once that is spent, no branch longer than this is followed."""
 _TELLING = 16
 """Where so many additions of one line of one module were none, that line is a loop over time (a scan, a recurrent
-cell): its next additions are looked at no further than that, or each would be followed back to the first step."""
+cell): its next additions are followed no further than one turn, or each would be followed back to the first step."""
+_LONGEST_IN_LOOP = 64
+"""Operations of such a turn, on skip and branch; a recurrent cell has about twenty."""
 
 
 class Finder:
@@ -121,8 +123,7 @@ class Finder:
 
     def decide(self, node: int, terms: list[Term], place: Place | None) -> None:
         """Find the residual additions that one node executes: one, or one for each branch of a summed stack."""
-        self._loops = self._in_vain[place] >= _TELLING
-        self._in_vain[place] += place is not None
+        self._enter(place)
         if self._injections.feeds_branch(node, terms):
             return
         pairs: list[list[Residual]] = []
@@ -142,6 +143,11 @@ class Finder:
             self._starting[node] = likely
         elif couplings := _best(pairs, couples):
             self._couple(node, couplings)
+
+    def _enter(self, place: Place | None) -> None:
+        """Note that a sum or a concatenation is looked at, and whether it belongs to a loop over time."""
+        self._loops = self._in_vain[place] >= _TELLING
+        self._in_vain[place] += place is not None
 
     def _couple(self, node: int, couplings: list[Residual]) -> None:
         """Keep a sum of two parts of one tensor in mind, and count it and the one before it where these swap roles."""
@@ -176,22 +182,27 @@ class Finder:
         for node in self._injections.among_found():
             del self.found[node]
 
-    def decide_concatenation(self, node: int) -> None:
+    def decide_concatenation(self, node: int, place: Place | None) -> None:
         """Tell whether a concatenation puts a branch next to the stream it is computed from (dense blocks, U-Nets)."""
         tensors = sorted({(source, number) for source, number, _ in self.graph.inputs[node]})
         tensors = [tensor for tensor in tensors if not self.graph.parametric[tensor[0]]]
         if len(tensors) < 2:  # noqa: PLR2004 - a stream and a branch
             return
+        self._enter(place)
+        spent = self.spent
         # Of many the last two: what lies before them was put there by earlier concatenations.
         for skip, branch in ((tensors[-2], tensors[-1]), (tensors[-1], tensors[-2])):
             found = self._search(node, Term((skip,), 0), Term((branch,), 1))
             if found is not None and concatenates(self.graph, found):
                 found.concatenates = True
                 self.concatenations[node] = [found]
+                if self.spent - spent <= _LONGEST_IN_LOOP:
+                    self._in_vain[place] = 0
                 return
 
     def _search(self, node: int, skip: Term, branch: Term) -> Residual | None:
-        limit = LONGEST_ONCE_SPENT if self._loops or self.spent > self.budget else self.budget
+        limit = LONGEST_ONCE_SPENT if self.spent > self.budget else self.budget
+        limit = _LONGEST_IN_LOOP if self._loops else limit
         search = Search(self.graph, self.found, self.factor_of, limit)
         meeting = search.meet(skip, branch)
         self.spent += search.size
@@ -229,19 +240,21 @@ def find_residuals(
     finder = Finder(graph, factors_in(graph, recorder.notes.factors), places.owner)
     in_place = frozenset(key for key, addition in recorder.additions.items() if isinstance(key, int))
     for node, name in enumerate(graph.names):
-        if name == "Cat" and not graph.is_raw(node):
-            finder.decide_concatenation(node)
-        if not (name in SUMS or name in PRODUCTS) or graph.is_raw(node):
+        if not (name == "Cat" or name in SUMS or name in PRODUCTS) or graph.is_raw(node):
             continue
         key = graph.nodes[node] if isinstance(graph.nodes[node], Trace) else int(graph.sequences[node])
+        addition = recorder.additions.get(key)
+        place = None if addition is None else addition.place
+        if name == "Cat":
+            finder.decide_concatenation(node, place)
+            continue
         # Sums that were not seen to run count as well (TorchScript, vmap), unless a function of torch ran them.
         unseen = key.twin is None if isinstance(key, Trace) else recorder.notes.inside_function(key)
-        if key not in recorder.additions and unseen:
+        if addition is None and unseen:
             continue
         terms = terms_of(graph, node, sums_in_place=in_place)
         if len(terms) > 1 and _same_shape(graph, node, terms):
-            addition = recorder.additions.get(key)
-            finder.decide(node, terms, None if addition is None else addition.place)
+            finder.decide(node, terms, place)
     finder.drop_injections()
     added_up = {node for residuals in finder.found.values() for one in residuals for node in one.adders}
     kept = {
