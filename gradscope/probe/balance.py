@@ -23,6 +23,8 @@ from gradscope.probe.structure.traversal import walk
 from gradscope.probe.uncompiled import pull_back
 from gradscope.probe.watching.tensors import tensors_in
 
+FEW = 2
+"""Samples (count) that a graph needs at least: some models squeeze a single one away."""
 _SEED = 7919
 """Of the generator that draws cotangents."""
 
@@ -30,7 +32,8 @@ _SEED = 7919
 def attention_gradients(model: nn.Module, forward: Callable[[Any], Any], batch: Any) -> list[Observation]:
     """Return query_grad_norm, key_grad_norm and value_grad_norm of every attention that has a fused weight.
 
-    A part of the batch goes through the model once more, for its graph; the norms are those of the ``.grad`` that the
+    A part of the batch goes through the model once more (all of it where its tensors cannot be cut alike, such as the
+    patches of all pictures in one axis), for its graph; the norms are those of the ``.grad`` that the
     step has left. Nothing is written.
 
     Args:
@@ -38,18 +41,26 @@ def attention_gradients(model: nn.Module, forward: Callable[[Any], Any], batch: 
         forward: Runs it on a batch.
         batch: The step's batch.
     """
-    size = batch_size(batch)
-    few = batch if size is None else part(batch, 0, max(2, size // 4))
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     generator = torch.Generator().manual_seed(_SEED)
     with untouched(model), torch.enable_grad():
-        output = forward(fresh(few))
+        output = _output(forward, batch)
         graph = walk([tensor.grad_fn for tensor in tensors_in(output) if tensor.grad_fn is not None])
         return [
             observation
             for attention in find_attentions(graph)
             for observation in _of_one(graph, attention, names, generator)
         ]
+
+
+def _output(forward: Callable[[Any], Any], batch: Any) -> Any:
+    size = batch_size(batch)
+    if size is not None and size > FEW:
+        try:
+            return forward(fresh(part(batch, 0, max(FEW, size // 4))))
+        except Exception:  # what a model makes of tensors that do not belong together is its own
+            return forward(fresh(batch))
+    return forward(fresh(batch))
 
 
 def _of_one(

@@ -104,6 +104,36 @@ def test_the_parts_of_a_fused_weight_have_the_gradients_of_three_weights(how):
     assert apart.query_to_value_log10 == pytest.approx(query - value, abs=1.0)
 
 
+class Patched(Net):
+    """Takes the patches of all samples in one axis, with how many there are of each beside them."""
+
+    def forward(self, patches, lengths):
+        return super().forward(patches.view(len(lengths), -1, D))
+
+
+def test_patches_of_all_samples_in_one_axis_are_not_cut_apart_from_their_grid():
+    torch.manual_seed(0)
+    batch = (torch.full((2 * B,), T), torch.randn(2 * B * T, D))
+    model = Patched(Fused("chunk"))
+    subject = Subject(model, [batch[::-1]], lambda out, _: out, "test", Origin(""), Origin(""))
+    lengths_first = Subject(Turned(model), [batch], lambda out, _: out, "test", Origin(""), Origin(""))
+    settings = ProbeSettings(num_steps=1, watched_steps=(0,), optimizer="none")
+    found = [measure(one, settings) for one in (subject, lengths_first)]
+    assert all(Facts(recording).attention_balances for recording in found)
+    assert not any("fused weights" in row["what"] for recording in found for row in recording.rows("confessions"))
+
+
+class Turned(nn.Module):
+    """The same with its inputs the other way round, so that the batch's first tensor tells another size."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, lengths, patches):
+        return self.inner(patches, lengths)
+
+
 def test_nothing_is_asked_of_a_model_without_attention():
     found, roles, _, _ = balances(lambda: nn.Sequential(nn.Linear(D, D), nn.ReLU(), nn.Linear(D, D)))
     assert found == ()
