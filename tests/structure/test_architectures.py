@@ -372,3 +372,48 @@ def test_a_learned_vector_that_asks_for_each_token_begins_a_stream() -> None:
             return x + self.out(weights @ memory)
 
     assert structure_of(TwoStreams(), torch.randn(3, 4, D)).num_residual == 4
+
+
+class Tower(nn.Module):
+    """Blocks of its own; it returns what they made, and that once more, pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Linear(D, D)
+        self.blocks = nn.ModuleList(PreNorm() for _ in range(2))
+        self.pool = nn.Linear(D, D)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = self.patches(x)
+        for block in self.blocks:
+            x = block(x)
+        return {"last": x, "pooled": self.pool(x)}
+
+
+class PreNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(D), mlp()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.mlp(self.norm(x))
+
+
+class Towers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.visual = Tower()
+        self.layers = nn.ModuleList(PreNorm() for _ in range(2))
+        self.head = nn.Linear(D, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.visual(x)["pooled"]
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def test_a_tower_that_returns_its_stream_and_its_pool_is_no_block_that_repeats() -> None:
+    structure = structure_of(Towers(), torch.randn(4, 6, D))
+    blocks = [station.name for station in structure.stations if station.kind == "block"]
+    assert blocks == ["visual.blocks.0", "visual.blocks.1", "layers.0", "layers.1"]

@@ -25,7 +25,7 @@ class Series:
 
     Attributes:
         pattern: Their names with numbers replaced.
-        ends: The tensors they return, with the call.
+        ends: The tensors they return, with the call; one call may return several that every gradient has to pass.
         containers: They have modules inside.
     """
 
@@ -35,7 +35,7 @@ class Series:
 
     def rank(self, with_sites: set[Call]) -> tuple[int, int, str]:
         """Sort first what repeats most often (with residual additions, where there are any), then what is outer."""
-        calls = [call for call in self.ends.values() if not with_sites or call in with_sites]
+        calls = {call for call in self.ends.values() if not with_sites or call in with_sites}
         return (-len(calls), self.pattern.count("."), self.pattern)
 
 
@@ -57,7 +57,7 @@ def blocks_on(
     names: set[str] = set()
     leaves = [one for one in series if not one.containers]
     for one in series:
-        if not one.containers or len(one.ends) < 2:  # noqa: PLR2004 - a block is what is repeated
+        if not one.containers or len(set(one.ends.values())) < 2:  # noqa: PLR2004 - a block is what is repeated
             continue
         if with_sites and not any(call in with_sites for call in one.ends.values()):
             continue
