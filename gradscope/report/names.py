@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from rich.cells import cell_len, set_cell_size
@@ -13,6 +14,9 @@ _KEPT = " \u200d"
 """The space, and the zero-width joiner, which holds emoji such as families together and cannot reorder anything."""
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+_OPERATION = re.compile(r"^(?:[a-z]+ )+(?=\w+\.)")
+"""Words in front of the modules that an operation between modules is named after."""
 
 
 def visible(text: str) -> str:
@@ -56,11 +60,17 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
 def fit_dotted(name: str, width: int, ellipsis: str = "…") -> str:
     """Shorten a dotted module name by its leading parts, so that numbers and the last part stay readable.
 
+    Of an operation between modules the first module is kept, without the words in front of it.
+
     Examples:
         >>> fit_dotted("model.layers.11.self_attn.q_proj", 24)
         'm.l.11.self_attn.q_proj'
+        >>> fit_dotted("view of model.visual.patch_embed, model.visual.pos_embed", 24)
+        'model.visual.patch_embed'
     """
     name = visible(name)
+    if cell_len(name) > width:
+        name = _OPERATION.sub("", name).partition(", ")[0]
     parts = name.split(".")
     for place in range(len(parts) - 1):
         if cell_len(".".join(parts)) <= width:

@@ -13,7 +13,7 @@ from gradscope.target.hf.heads import by_reach
 from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.hf.order import in_turn
 from gradscope.target.hf.prepare import prepared
-from gradscope.target.hf.settle import _settled_by, _Tried
+from gradscope.target.hf.settle import _as_part, _settled_by, _Tried
 from gradscope.target.hf.shrink import SMALL, tiny
 
 
@@ -142,6 +142,14 @@ def test_a_part_that_was_asked_for_is_said_to_be_one_without_an_excuse() -> None
     attempt = next(iter(attempts))
     source = "In miniature, from the text_config alone of made-up"
     assert note_of(attempt, "made-up") == f"{source}; -a key=value changes it."
+
+
+def test_an_encoder_with_the_configuration_of_the_whole_is_said_to_be_a_part_of_it() -> None:
+    whole = Settled(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), None, ("Small.",))
+    encoder = Settled(nn.Sequential(nn.Linear(2, 2)), None, ("Small.",))
+    assert _as_part(encoder, whole).notes == ("Small.", f"Only Sequential, a part of Sequential: {NOT_CALLED}.")
+    assert _as_part(whole, encoder) is whole
+    assert _as_part(encoder, None) is encoder
 
 
 def test_without_a_part_the_whole_is_tried_fed_all_and_then_with_a_part_idle() -> None:

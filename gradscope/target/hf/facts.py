@@ -16,7 +16,7 @@ _ALL_HEADS = {"num_key_value_heads": 4}  # latent attention shares no keys
 _SAM_WIDTH = {"hidden_size": 256}  # the decoder's upscaling is tied to it
 
 FACTS: dict[str, dict[str, Any]] = {
-    "autoformer": {**_SERIES, "moving_average": 3},
+    "autoformer": {**_SERIES, "moving_average": 3, "label_length": 4},  # of the context, repeated for the decoder
     "informer": _SERIES,
     "time_series_transformer": _SERIES,
     "patchtst": _PATCHED_SERIES,

@@ -53,6 +53,11 @@ def classes_of(model_type: str, config_class: type) -> list[type]:
     return sorted(dict.fromkeys([*found, *own, *parts, *told]), key=lambda cls: not _is_contrastive(cls))
 
 
+def is_listed(cls: type, model_type: str, config_class: type) -> bool:
+    """Whether the library lists a class for a type, as a head or as the bare model; its parts it does not list."""
+    return cls in _listed(model_type, _models_beside(config_class))
+
+
 def holders_of(model_type: str, config_class: type) -> list[type]:
     """Return the models of a type that cannot be called, and only hold the parts that others call."""
     module = _models_beside(config_class)

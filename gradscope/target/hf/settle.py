@@ -6,15 +6,15 @@ import functools
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradscope.errors import GradscopeError, MissingLibraryError, TargetError
 from gradscope.target.blame import raised
 from gradscope.target.draws import Draws
-from gradscope.target.hf.attempt import Attempt, Settled, inputs_of, note_of
+from gradscope.target.hf.attempt import NOT_CALLED, Attempt, Settled, inputs_of, note_of
 from gradscope.target.hf.facts import FIRST_CLASS
-from gradscope.target.hf.heads import by_reach, classes_of
+from gradscope.target.hf.heads import by_reach, classes_of, is_listed
 from gradscope.target.hf.maps import more_maps
 from gradscope.target.hf.order import Prepare, in_turn
 from gradscope.target.hf.parts import owners_of
@@ -91,7 +91,8 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
         draws.again()
         tried = _Tried()
         if (found := _settled_by(attempts, prepare, model_type, label, tried)) is not None:
-            return found
+            is_known = is_listed(type(found.model), model_type, config_class)
+            return found if is_known or class_name else _as_part(found, tried.first)
         first = tried if first.first is None and (tried.first or first.failure is None) else first
     settled = (None if class_name else settled_part(config_class, given, label, first.first)) or first.first
     if settled is None and OPEN in str(first.failure):
@@ -107,6 +108,15 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     raise _unbuildable(
         model_type, label, failure, has_classes=bool(classes), owner=owner, open_settings=names
     ) from failure
+
+
+def _as_part(found: Settled, first: Settled | None) -> Settled:
+    """Say that a smaller class than the first is only a part: an encoder has the configuration of the whole."""
+    sizes = [sum(p.numel() for p in one.model.parameters()) for one in (found, first or found)]
+    if first is None or sizes[0] >= sizes[1]:
+        return found
+    said = f"Only {type(found.model).__name__}, a part of {type(first.model).__name__}: {NOT_CALLED}."
+    return replace(found, notes=(*found.notes, said))
 
 
 def _settled_by(

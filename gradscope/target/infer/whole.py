@@ -33,8 +33,8 @@ IDLE_SHARE = 0.03
 """Share of the parameter tensors without a part in the output that is taken for granted: a pooler nobody reads."""
 MOST_FILLED, WAYS, TRIES = 12, 3, 5
 """Inputs that are tried to be filled, ways to fill each, and forwards for each way."""
-KEPT_BETWEEN_CALLS = re.compile(r"past|cache|(?<!hidden_)state")
-"""Inputs that a model hands back to itself; hidden states come from another one."""
+KEPT_BETWEEN_CALLS = re.compile(r"past|cache|(?<!hidden_)(?<!attention_)state")
+"""Inputs that a model hands back to itself; hidden states and those to attend to come from another one."""
 FLIPPED = {"mask": "blank", "blank": "mask", "trues": "bools", "bools": "trues"}
 """What the other way round of a mask is."""
 MORE_ZEROS = 0.1
