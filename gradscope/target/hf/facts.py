@@ -9,8 +9,6 @@ from typing import Any
 
 _SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2, 3], "num_time_features": 1}
 """A short time series with lags: long enough for the lags, short enough for a step of milliseconds."""
-_PATCHED_SERIES = {"context_length": 32, "num_input_channels": 2, "prediction_length": 4}
-"""A short time series of two variables that is cut into patches."""
 _SHARED_BLOCKS = {"attention_hidden_size": 128, "attention_head_dim": 32}  # attention sees two widths side by side
 _ALL_HEADS = {"num_key_value_heads": 4}  # latent attention shares no keys
 _SAM_WIDTH = {"hidden_size": 256}  # the decoder's upscaling is tied to it
@@ -19,16 +17,11 @@ FACTS: dict[str, dict[str, Any]] = {
     "autoformer": {**_SERIES, "moving_average": 3, "label_length": 4},  # of the context, repeated for the decoder
     "informer": _SERIES,
     "time_series_transformer": _SERIES,
-    "patchtst": _PATCHED_SERIES,
-    "patchtsmixer": _PATCHED_SERIES,
     "audio-spectrogram-transformer": {"max_length": 64, "num_mel_bins": 32},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "wav2vec2-bert": {"vocab_size": 32},
     "zamba": {**_SHARED_BLOCKS, "mamba_dt_rank": 4, "n_mamba_heads": 2},
-    "zamba2": {**_SHARED_BLOCKS, "mamba_headdim": 16, "n_mamba_heads": 8, "mamba_ngroups": 1},
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
-    "gptj": {"rotary_dim": 8},
-    "codegen": {"rotary_dim": 8},
     "mamba2": {"num_heads": 8, "head_dim": 16, "expand": 2, "n_groups": 1},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}, "n_heads": 4},
     "longcat_flash": {"head_dim": 8, "num_key_value_heads": 4},

@@ -25,7 +25,7 @@ _TABLE: tuple[tuple[str, int], ...] = (
         LAYERS,
     ),
     # heads and their sizes
-    (r"qk_rope_head_dim|qk_nope_head_dim|rope_head_dim", 8),
+    (r"qk_rope_head_dim|qk_nope_head_dim|rope_head_dim|rotary_dim$", 8),
     (r"head_dim|d_kv$|d_head$|dim_head$|head_size$|headdim$|dim_per_head", HEAD_DIM),
     (r"mamba_(n|num)_heads|ssm.*heads", 8),
     (r"key_value_heads|kv_heads|kv_n_heads|linear_num_key_heads|attention_num_groups", KEY_VALUE_HEADS),
