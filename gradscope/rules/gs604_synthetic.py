@@ -15,10 +15,10 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
     parts = []
     options = []
     if origin.inputs_synthetic:
-        parts.append(f"the inputs ({origin.inputs})")
+        parts.append(f"the inputs ({_what(origin.inputs)})")
         options.append("--inputs file.py:function")
     if origin.loss_synthetic:
-        parts.append(f"the loss ({origin.loss})")
+        parts.append(f"the loss ({_what(origin.loss)})")
         options.append("--loss file.py:function")
     if not parts:
         return []
@@ -32,6 +32,11 @@ def check(facts: Facts, _: Levels) -> Sequence[Finding]:
             evidence={"inputs_synthetic": origin.inputs_synthetic, "loss_synthetic": origin.loss_synthetic},
         )
     ]
+
+
+def _what(origin: str) -> str:
+    """Return what was made up without the options that give another; the advice names them."""
+    return origin.partition("; --")[0]
 
 
 DOC = RuleDoc(

@@ -237,7 +237,9 @@ def test_a_small_part_without_a_gradient_does_not_change_what_a_verdict_says():
 
 
 def test_what_was_made_up_is_said():
-    (finding,) = found(rename(stack(4), inputs_synthetic=True, inputs="8 x 128 token ids"), "GS604")
+    inputs = "8 x 128 token ids; --inputs gives yours"
+    (finding,) = found(rename(stack(4), inputs_synthetic=True, inputs=inputs), "GS604")
+    assert "gives yours" not in finding.message  # its advice says so
     assert "8 x 128 token ids" in finding.message
     assert not found(stack(4), "GS604")
 
