@@ -13,6 +13,7 @@ from gradscope.rules.endings import is_mask, place_of, way_round, written_at
 from gradscope.rules.finding import Finding, Severity
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.numbers import count, listed
+from gradscope.rules.with_depth import fades_to_zero
 from gradscope.schema import BY_CONSTANT
 
 MOST_PLACES = 5
@@ -54,6 +55,7 @@ def _reported(facts: Facts, silent: Sequence[Parameter]) -> list[Region]:
         region
         for region in (regions(facts, silent) if silent else ())
         if not region.underflowed and not _only_selects(region) and not beside_faint(facts, region.culprit)
+        if not (region.only_input and fades_to_zero(facts))  # its input has faded on the way: GS101
     ]
 
 

@@ -6,6 +6,7 @@ from gradscope.metrics.depth import DepthProfile
 from gradscope.metrics.facts import Facts
 from gradscope.rules.finding import Value
 from gradscope.rules.kind import Levels
+from gradscope.rules.levels import FATAL_DECADES
 from gradscope.rules.numbers import count
 
 ZERO_START_DECADES = 3.5
@@ -33,6 +34,12 @@ def lost_decades(facts: Facts, profile: DepthProfile) -> float | None:
         return None
     decades = profile.gradient_decades[lowest]
     return decades if decades is not None and decades <= -ZERO_START_DECADES else None
+
+
+def fades_to_zero(facts: Facts) -> bool:
+    """Whether so much is lost along the depth that what arrives may be rounded to zero."""
+    losses = [lost for profile in facts.judged_profiles if (lost := lost_decades(facts, profile)) is not None]
+    return min(losses, default=0.0) <= -FATAL_DECADES.value
 
 
 def slope_evidence(profile: DepthProfile) -> dict[str, Value]:

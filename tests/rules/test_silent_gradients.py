@@ -161,6 +161,16 @@ def test_a_part_that_is_fed_with_zeros_is_not_a_layer_of_units_that_are_off():
     assert [f.severity for f in closed] == ["error"], "two factors that start at zero close each other"
 
 
+def test_an_input_that_has_faded_to_zero_on_its_way_is_told_once():
+    torch.manual_seed(0)
+    layers = [nn.Linear(16, 16, bias=False) for _ in range(9)]
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=2e-6)
+    recording = inspected(nn.Sequential(nn.Linear(8, 16), *layers, nn.Linear(16, 3)), torch.randn(32, 8)).recording
+    assert [f.severity for f in found(recording, "GS101")] == ["error"]
+    assert not found(recording, "GS105")
+
+
 def test_a_mask_made_from_inputs_that_were_made_up_is_no_error():
     recording = inspected(Masked(), torch.randn(32, 8), torch.zeros(32, dtype=torch.long)).recording
     for made_up, severity in ((False, "error"), (True, "warning")):
