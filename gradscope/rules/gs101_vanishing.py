@@ -136,7 +136,8 @@ The activation alone proves nothing: the same sigmoids with N(0, 1) weights at w
 3. Replace sigmoids inside the stack.
 4. In a Post-LN stack: DeepNorm with both constants, Admin, B2T, or move the norm into the branch.
 5. Where the blocks have unscaled skips: the layers between them (stems, downsampling, projections) that no skip goes
-   around, if the activations fade there as well; initialise these at the scale of their inputs.""",
+   around, if the activations fade there as well; initialise these at the scale of their inputs, and the gains of norms
+   at one.""",
     references=(
         "Glorot & Bengio 2010, Understanding the difficulty of training deep feedforward neural networks",
         "He et al. 2015, Delving Deep into Rectifiers (arXiv:1502.01852)",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
@@ -19,8 +18,8 @@ MAIN_SHARE = 0.5
 """Share of the lost decades (fraction) that a cause must account for: more than all other causes together."""
 
 UNDONE = 0.5
-"""What norms give over their gain (median, fraction) below which they do not restore the size of what they read: half
-means an epsilon of three times the variance."""
+"""What norms give over their gain (median, fraction) below which they do not restore the size of what they read, half
+meaning an epsilon of three times the variance; and gains (median, absolute) below which they shrink it themselves."""
 
 MOST_NAMES = 3
 """Blocks (count) named as those that lose most."""
@@ -46,6 +45,13 @@ def advice(facts: Facts, profile: DepthProfile, place: Place, lost: float) -> st
             "The norm after each addition rescales the skip as well. Use Pre-LN or Peri-LN, or keep Post-LN with "
             "DeepNorm (both its alpha and its beta), Admin or B2T initialisation, and warm the learning rate up."
         )
+    gains = [scale for _, scale in _norms_between(facts, profile.step)]
+    if gains and median(gains) < UNDONE and faded_decades(profile) >= MAIN_SHARE * -lost:
+        return (
+            f"The activations fade as well (by a factor of {_shrink(profile)}): the norms that no skip goes around "
+            f"start with gains of {median(gains):.2g} in size, where one keeps what they have normalised. Start them at one; "
+            "an initialisation meant for weights may have been applied to norms too."
+        )
     if around.has_skips:
         return _with_skips(facts, profile, -lost)
     if around.has_attention:
@@ -68,17 +74,15 @@ def _with_skips(facts: Facts, profile: DepthProfile, lost: float) -> str:
     """Tell scaled skips from layers that no skip goes around; what is neither is said to be unknown."""
     if _scaled_decades(facts, profile.step) >= MAIN_SHARE * lost:
         return "Keep the skip an unscaled identity: a factor below one on it is multiplied once per block."
-    kept, where = _kept_by_norms(facts, profile.step), listed(_steepest(profile))
-    undone = kept is not None and kept < UNDONE
+    kept, where = [kept for kept, _ in _norms_between(facts, profile.step)], listed(_steepest(profile))
+    undone = bool(kept) and median(kept) < UNDONE
     if where and faded_decades(profile) >= MAIN_SHARE * lost:
-        sizes = [rms(norm, count or 0) for norm, count in zip(profile.forward_norm, profile.num_elements, strict=True)]
-        shrink = factor(log10_ratio(sizes[0], _least(sizes)) or 0.0)
         said = (
-            f"The activations fade as well (by a factor of {shrink}), most at {where}: layers there that no skip goes "
+            f"The activations fade as well (by a factor of {_shrink(profile)}), most at {where}: layers there that no skip goes "
             "around pass little on in either direction"
         )
     else:
-        thin = _thin(facts, profile.step) if kept is None or undone else []
+        thin = _thin(facts, profile.step) if undone or not kept else []
         if sum(decades for decades, _ in thin) < MAIN_SHARE * lost:
             return (
                 "What shrinks it was not found: the skips are not scaled and the activations keep their size. Look at "
@@ -114,8 +118,11 @@ def _with_parents(module: str) -> list[str]:
     return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
 
-def _least(sizes: Sequence[float | None]) -> float | None:
-    return min((size for size in sizes if size), default=None)
+def _shrink(profile: DepthProfile) -> str:
+    """Write the factor between the root mean squares of the stream at its start and where it is smallest."""
+    pairs = zip(profile.forward_norm, profile.num_elements, strict=True)
+    sizes = [size for norm, count in pairs if (size := rms(norm, count or 0))]
+    return factor(log10_ratio(sizes[0], min(sizes)) or 0.0) if sizes else "0"
 
 
 def _scaled_decades(facts: Facts, step: int) -> float:
@@ -138,17 +145,20 @@ def _steepest(profile: DepthProfile) -> list[str]:
     return [station_label(profile.stations[above]) for _, above in falling]
 
 
-def _kept_by_norms(facts: Facts, step: int) -> float | None:
-    """Return what norms outside of all blocks with a skip give over their gain (median), None where there are none."""
+def _norms_between(facts: Facts, step: int) -> list[tuple[float, float]]:
+    """Return, of each call of a norm outside of all blocks with a skip, what it gives over its gain, and that gain.
+
+    Gains of zero are left out: a design that starts as the identity closes its branches with them.
+    """
     outputs, gains = facts.call_forwards.get(step, {}), facts.weight_norms.get(step, {})
     inside = {site.module for site in facts.sites_at(step) if site.counted} | _branches(facts, step)
     gain_of = {p.module: rms(gains.get(p.row), p.num_elements) for p in facts.parameters if p.name.endswith("weight")}
     shapes = facts.recording.tables["calls"]["shape"]
-    kept = []
+    found = []
     for module in facts.modules.values():
         scale = gain_of.get(module.name)
         if module.role != "norm" or not scale or inside & set(_with_parents(module.name)):
             continue
         sizes = (rms(outputs.get(row), math.prod(shapes[row] or (0,))) for row in facts.calls_of.get(module.name, ()))
-        kept += [size / scale for size in sizes if size is not None]
-    return median(kept) if kept else None
+        found += [(size / scale, scale) for size in sizes if size is not None]
+    return found

@@ -96,6 +96,19 @@ def test_norms_whose_epsilon_outweighs_what_they_read_are_named() -> None:
     assert not vanishing(lambda: nn.Sequential(small(WIDTH**-0.5), nn.LayerNorm(WIDTH)))
 
 
+@pytest.mark.parametrize("std", [0.02, WIDTH**-0.5])
+def test_norms_that_start_with_small_gains_are_named_first(std: float) -> None:
+    def normed(gain: float) -> nn.Module:
+        norm = nn.LayerNorm(WIDTH, eps=1e-3)
+        nn.init.normal_(norm.weight, std=gain)
+        return nn.Sequential(small(std), norm)
+
+    (finding,) = vanishing(lambda: normed(0.02), 1.0, 1e-9)
+    assert "gains of 0.0" in finding.advice
+    assert "Start them at one" in finding.advice
+    assert not vanishing(lambda: normed(1.0), 1.0, 1e-9)
+
+
 def test_a_cause_that_was_not_measured_is_said_to_be_unknown() -> None:
     (finding,) = vanishing(Dim)
     assert finding.advice.startswith("What shrinks it was not found")
