@@ -49,8 +49,8 @@ def advice(facts: Facts, profile: DepthProfile, place: Place, lost: float) -> st
     if gains and median(gains) < UNDONE and faded_decades(profile) >= MAIN_SHARE * -lost:
         return (
             f"The activations fade as well (by a factor of {_shrink(profile)}): the norms that no skip goes around "
-            f"start with gains of {median(gains):.2g} in size, where one keeps what they have normalised. Start them at one; "
-            "an initialisation meant for weights may have been applied to norms too."
+            f"start with gains of {median(gains):.2g} in size, where one keeps what they have normalised. Start "
+            "them at one; an initialisation meant for weights may have been applied to norms too."
         )
     if around.has_skips:
         return _with_skips(facts, profile, -lost)
@@ -78,8 +78,8 @@ def _with_skips(facts: Facts, profile: DepthProfile, lost: float) -> str:
     undone = bool(kept) and median(kept) < UNDONE
     if where and faded_decades(profile) >= MAIN_SHARE * lost:
         said = (
-            f"The activations fade as well (by a factor of {_shrink(profile)}), most at {where}: layers there that no skip goes "
-            "around pass little on in either direction"
+            f"The activations fade as well (by a factor of {_shrink(profile)}), most at {where}: layers there that no "
+            "skip goes around pass little on in either direction"
         )
     else:
         thin = _thin(facts, profile.step) if undone or not kept else []
