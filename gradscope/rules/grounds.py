@@ -96,6 +96,9 @@ weak alone and count together. Codes that are not here explain or cost, and neve
 FROZEN = "The scale behind {module} is frozen at zero: until pretrained weights are loaded nothing learns there."
 """The reason where GS105 has seen why."""
 
+UNWRITTEN = "The weights (from {module} on) hold whatever the memory held: nothing has initialised them."
+"""The reason where GS110 has found values that nobody draws."""
+
 ONE_ANSWER = "The model gives all but the same answer to every sample, so that the loss cannot tell them apart."
 """The reason where GS111 has looked at the logits of several samples."""
 
@@ -127,6 +130,8 @@ def ground_of(finding: Finding) -> Ground | None:
 def _reason(known: Weight, finding: Finding, weight: float) -> str:
     if finding.evidence.get("frozen_scales"):
         return FROZEN
+    if finding.evidence.get("unwritten"):
+        return UNWRITTEN
     if "logit_spread" in finding.evidence:
         return ONE_ANSWER
     return (known.mild if weight < FATAL else "") or known.reason

@@ -53,6 +53,7 @@ def _finding(
             "weight_rms": _size(facts, start[0]),
             "share_of_parameters": share,
             "stays": stays,
+            "unwritten": kind is unwritten,
             "last_step": last,
         },
         advice,
