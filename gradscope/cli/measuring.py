@@ -26,8 +26,10 @@ def measured(request: Request) -> Recording:
     require_torch()
     with showing_progress(f"loading {request.name}") as progress, redirect_stdout(sys.stderr):
         from gradscope.probe import MeasurementInterrupted, measure
+        from gradscope.target.stage import listening
 
-        subject = loaded(request, settings)
+        with listening(lambda stage: progress(f"{request.name}: {stage}", 0, 0)):
+            subject = loaded(request, settings)
         try:
             return measure(subject, settings, progress)
         except MeasurementInterrupted as stopped:

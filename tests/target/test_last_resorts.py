@@ -65,18 +65,6 @@ def taught(model, candidate, batch):
     return [dict(learnt) for _, learnt in last_resorts(attempt(model, batch), candidate)]
 
 
-class Bordered(nn.Module):
-    """Videos within a border of a fixed size."""
-
-    def __init__(self):
-        super().__init__()
-        self.border = nn.Parameter(torch.rand(3, 40, 40))
-        self.out = nn.Linear(3, 2)
-
-    def forward(self, video):
-        return self.out((video + self.border).mean((1, 3, 4)))
-
-
 def test_what_is_joined_leaves_the_last_the_width_that_is_left():
     names, (frames, code) = ("frames", "sound", "speaker"), (Guess("float", (BATCH, 32, 20)), Guess("ids", (BATCH, 16)))
     batch = {**{name: torch.randn(4, 32, 20) for name in names}, "code": torch.zeros(4, 16, dtype=torch.int64)}
@@ -126,10 +114,3 @@ def test_inputs_are_found_where_a_whole_search_has_failed():
     frames, sound, speaker, code = batch.values() if isinstance(batch, dict) else batch
     assert frames.shape[-1] + speaker.shape[-1] == 58 - 9 - 24  # what the text and the sound leave
     assert (frames.shape[1], sound.shape[-1]) == (2 * code.shape[1], 20)
-
-
-def test_the_frames_of_a_video_get_both_sides_at_once():
-    candidate = (("words", Guess("ids", (BATCH, 16))), ("video", Guess("float", (BATCH, 2, 3, 16, 16))))
-    (learnt,) = taught(Bordered(), candidate, {"video": torch.rand(4, 2, 3, 16, 16)})
-    assert (learnt["video"].shape, learnt["words"].shape) == ((BATCH, 2, 3, 40, 40), (BATCH, 16))
-    assert attempt(Bordered(), {"video": torch.rand(4, 2, 3, 40, 40)}).worked

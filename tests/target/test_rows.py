@@ -1,6 +1,7 @@
 """Inputs of several rows a sample, and inputs that a model refuses to do without, one after the other."""
 
 import pytest
+from torch import nn
 
 from gradscope.target import load
 from gradscope.target.infer.documented import documented
@@ -89,3 +90,24 @@ def test_an_error_on_a_later_line_is_further():
     assert is_later(lines(1), lines(0))
     assert not is_later(lines(0), lines(1))
     assert not is_later(lines(0), lines(0))
+
+
+class Atoms(nn.Module):
+    """A molecule.
+
+    Args of forward:
+        kinds (LongTensor): what each atom is, shape (num_atoms,)
+        places (Tensor): where it is, shape (num_atoms, 3)
+    """
+
+    def forward(self, kinds, places, frames):
+        # frames: (B, T, N, C)
+        at_once = frames.mean()  # places: (B, 7)
+        return kinds + places.sum() + at_once
+
+
+def test_the_docstring_of_a_class_and_the_comments_on_top_of_its_forward_are_read():
+    told = documented(Atoms().forward, {"channels": 5})
+    assert {name: guess.shape for name, guess in told.items()} == {
+        "kinds": (BATCH,), "places": (BATCH, 3), "frames": (BATCH, 16, 3, 5)
+    }  # fmt: skip

@@ -185,7 +185,7 @@ def merged_widths(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def smaller_maps(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Shrink the sizes of maps of features as much as the picture that they are computed from."""
+    """Shrink the sizes of maps of features, those of a part too, as much as the picture they are computed from."""
     before, after = _picture_side(config, parts_of(config)), _picture_side(None, changes)
     if not before or not after:
         return {}
@@ -193,8 +193,13 @@ def smaller_maps(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     def scaled(size: Any) -> Any:
         return [scaled(part) for part in size] if isinstance(size, list | tuple) else max(size * after // before, 1)
 
-    maps = {name: value for name, value in constructor_values(config).items() if MAP_SIZES.search(name)}
-    return {name: scaled(value) for name, value in maps.items() if value}
+    def smaller_in(owner: Any) -> dict[str, Any]:
+        maps = {name: value for name, value in constructor_values(owner).items() if MAP_SIZES.search(name)}
+        return {name: scaled(value) for name, value in maps.items() if value}
+
+    untold = {k: p for k, p in changes.items() if is_part(p) and not _picture_side(p, parts_of(p)) and smaller_in(p)}
+    parts = {key: type(part)(**{**constructor_values(part), **smaller_in(part)}) for key, part in untold.items()}
+    return {**smaller_in(config), **parts}
 
 
 def pooled_tokens(config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from gradscope.target.infer.search import Inferred
 from gradscope.target.infer.sizes import pairs_in
 from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.infer.trials import NothingFitsError
+from gradscope.target.infer.where import Lines, is_later, lines_of
 
 MOST_CHANGES = 8
 """Settings that are changed, one after the other: a neck has one width for each map of a backbone."""
@@ -85,13 +86,14 @@ def refitted(
     cls: Callable[[Any], nn.Module], config: Any, failure: NothingFitsError, changes: Changes
 ) -> Refitted | None:
     """Change sizes that disagree as long as the inputs that got furthest get further; None where none does that."""
-    message, progress, started = failure.message, failure.progress, time.process_time()
+    message, progress, lines, started = failure.message, failure.progress, None, time.process_time()
     set_to: dict[str, Any] = {}
     for _ in range(MOST_CHANGES if progress >= FEWEST_ENTERED else 0):
         left = MOST_SECONDS - (time.process_time() - started)
-        if (found := _further(cls, changes(config, message), progress, failure.candidate, left)) is None:
+        if (found := _further(cls, changes(config, message), progress, lines, failure.candidate, left)) is None:
             break
         change, outcome = found
+        lines = lines_of(outcome.error) if outcome.error is not None else None
         config, message, progress = change.config, str(outcome.error), len(outcome.entered)
         set_to[change.name] = change.value
         if outcome.worked:
@@ -100,17 +102,28 @@ def refitted(
 
 
 def _further(
-    cls: Callable[[Any], nn.Module], changes: Iterable[Change], progress: int, candidate: Candidate, most_seconds: float
+    cls: Callable[[Any], nn.Module],
+    changes: Iterable[Change],
+    progress: int,
+    lines: Lines | None,
+    candidate: Candidate,
+    most_seconds: float,
 ) -> tuple[Change, Outcome] | None:
-    """Return the first change of a configuration that lets a forward get further."""
+    """Return the first change of a configuration that lets a forward get further than so many layers and lines."""
     started = time.process_time()
     for change in itertools.islice(changes, MOST_TRIES):
         if time.process_time() - started > most_seconds:
             return None
         outcome = _run(cls, change.config, candidate)
-        if outcome is not None and (outcome.worked or _passed(outcome) >= progress):
+        if outcome is not None and (outcome.error is None or _is_further(outcome, outcome.error, progress, lines)):
             return change, outcome
     return None
+
+
+def _is_further(outcome: Outcome, error: BaseException, progress: int, lines: Lines | None) -> bool:
+    """Whether a forward that failed went through more layers, or through as many and to a later line."""
+    passed = _passed(outcome)
+    return passed > progress or (passed == progress and (lines is None or is_later(lines_of(error), lines)))
 
 
 def _passed(outcome: Outcome) -> int:

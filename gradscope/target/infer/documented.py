@@ -1,12 +1,14 @@
-"""The shapes that a model's own words give its inputs: in the docstring of its forward, or in an annotation.
+"""The shapes that a model's own words give its inputs: in a docstring, a comment on top of forward, or an annotation.
 
-Three usual forms are read: ``x (`torch.FloatTensor` of shape `(batch_size, frames, feature_dim)`)``,
-``x: Tensor, shape [seq_len, batch_size, width]`` and the annotation ``Float[Tensor, "batch time width"]``.
+Four usual forms are read: ``x (`torch.FloatTensor` of shape `(batch_size, frames, feature_dim)`)``,
+``x: Tensor, shape [seq_len, batch_size, width]``, the comment ``# x: (B, T, C)`` and the annotation
+``Float[Tensor, "batch time width"]``.
 """
 
 from __future__ import annotations
 
 import inspect
+import linecache
 import math
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -22,6 +24,8 @@ UNKNOWN = 3
 """Size of an axis of which nothing but a name is known; unlike the batch of a trial, so that messages tell both."""
 ENTRY = re.compile(r"^\s*[-*]?\s*`*(\w+)`*\s*[(:](.*)$")
 """One argument and what is said of it, in the parentheses behind it or behind a colon."""
+COMMENT = re.compile(r"^\s*#\s*(.*)$")
+"""A line that is a comment."""
 SAID = re.compile(r"(?:shapes?|sizes?)\b\W{0,4}[(\[]([^()\[\]]*)[)\]]", re.IGNORECASE)
 """A shape that is said to be one."""
 BARE = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
@@ -33,6 +37,8 @@ TYPED = re.compile(r"(Float|Int|Long|Bool|Half|Double|Complex|Integer|Num|Real|I
 WRITTEN = re.compile(r"(?P<type>\w+)\[[\w.]*(?:Tensor|Array)\s*,\s*['\"](?P<dims>[^'\"]*)['\"]\]")
 """An annotation that tells a shape, as those of jaxtyping do."""
 
+NODES = re.compile(r"^(n|num)_(nodes|atoms|points|vertices)$", re.IGNORECASE)
+"""What the first axis of the nodes of a graph is called."""
 AXES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^(b|n|bs|bsz|nb|batch|batch_?size|num_samples)$", re.IGNORECASE), "batch"),
     (re.compile(r"^(vocab(_size)?|v)$", re.IGNORECASE), "vocab"),
@@ -54,7 +60,20 @@ def documented(forward: Callable[..., object], sizes: Mapping[str, int]) -> dict
     """
     parameters = inspect.signature(forward).parameters
     annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
-    return _told(annotations, inspect.getdoc(forward) or "", sizes)
+    words = [inspect.getdoc(forward) or "", *_comments_on_top(forward)]
+    if (owner := getattr(forward, "__self__", None)) is not None:
+        words.append(inspect.getdoc(type(owner)) or "")
+    return _told(annotations, "\n".join(words), sizes)
+
+
+def _comments_on_top(forward: Callable[..., object]) -> list[str]:
+    """Return the comments between the head of a forward and what it does first."""
+    code = getattr(forward, "__code__", None)
+    if code is None or inspect.unwrap(forward) is not forward:
+        return []
+    lines = linecache.getlines(code.co_filename)
+    first = min((line for _, _, line in code.co_lines() if line and line > code.co_firstlineno), default=0)
+    return [match[1] for line in lines[code.co_firstlineno : first - 1] if (match := COMMENT.match(line))]
 
 
 def documented_fields(cls: type, sizes: Mapping[str, int]) -> dict[str, Guess]:
@@ -72,10 +91,16 @@ def _told(annotations: Mapping[str, str], words: str, sizes: Mapping[str, int]) 
     """Return what annotations and a docstring tell of the shapes of what is annotated."""
     found: dict[str, Guess] = {}
     for name, said, dims in [*_in_annotations(annotations), *_in_docstring(words, annotations)]:
-        shape = tuple(size_of(word, sizes) for word in dims)
+        shape = _shape(dims, sizes)
         if name not in found and 0 < len(shape) <= MOST_AXES:
             found[name] = Guess(_kind(name, said), shape, high=max(sizes.get("vocab", 0), 2))
     return found
+
+
+def _shape(dims: Sequence[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the sizes of axes; the nodes of a graph, which come first, are its samples, and there is one batch."""
+    shape = [BATCH if not rank and NODES.match(word) else size_of(word, sizes) for rank, word in enumerate(dims)]
+    return tuple(UNKNOWN if dim == BATCH and rank and shape[0] == BATCH else dim for rank, dim in enumerate(shape))
 
 
 def _in_annotations(annotations: Mapping[str, str]) -> Iterator[tuple[str, str, list[str]]]:

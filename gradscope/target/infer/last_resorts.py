@@ -24,8 +24,6 @@ from gradscope.target.infer.trial import Outcome
 
 JOINING = ("cat", "concat", "concatenate", "hstack")
 """Functions that put tensors side by side."""
-VIDEO_AXES = 5
-"""Axes of a batch of videos: samples, frames, channels and the sides of each frame."""
 LOOKED_UP = re.compile(r"too many indices|out of bounds for dimension")
 """What is said where numbers that choose among tokens are too few in a row, or none of them."""
 HEADS = 4
@@ -46,7 +44,6 @@ def last_resorts(outcome: Outcome, candidate: Candidate) -> Iterator[Lesson]:
         return
     message = str(outcome.error)
     yield from _by_joining(outcome.error, message, candidate)
-    yield from _frames_of_another_side(message, candidate)
     if match := FACTORS.search(message):
         yield from _of_size(candidate, HEADS - 1, int(match[2]), int(match[1]))
     if (match := NUM_HEADS.search(message)) and int(match[1]) % int(match[2]) == 0:
@@ -68,14 +65,6 @@ def _by_joining(error: BaseException, message: str, candidate: Candidate) -> Ite
                 guess, left = dict(candidate).get(name), width + want - got
                 if guess is not None and guess.shape[-1:] == (width,) and left > 0:
                     yield 0.1 * rank - 0.5, with_guess(candidate, name, with_size(guess, len(guess.shape) - 1, left))
-
-
-def _frames_of_another_side(message: str, candidate: Candidate) -> Iterator[Lesson]:
-    """Give the frames of a video both sides that a message wants of one; its other axes have sizes of their own."""
-    for got, want in pairs_in(message):
-        for name, guess in candidate:
-            if len(guess.shape) == VIDEO_AXES and guess.shape[-2:] == (got, got):
-                yield -0.5, with_guess(candidate, name, replace(guess, shape=(*guess.shape[:-2], want, want)))
 
 
 def _joined_in(frame: FrameType) -> Iterator[dict[str, int]]:

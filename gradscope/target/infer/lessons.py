@@ -19,7 +19,7 @@ from gradscope.target.infer.keys import by_keys
 from gradscope.target.infer.layers import TOKENS, wanted_by
 from gradscope.target.infer.placeholders import by_placeholders
 from gradscope.target.infer.roles import Hints
-from gradscope.target.infer.sizes import by_division, by_numbers, by_packing, by_pairs, resized
+from gradscope.target.infer.sizes import VIDEO_AXES, by_division, by_numbers, by_packing, by_pairs, resized
 from gradscope.target.infer.trial import Outcome
 from gradscope.target.infer.unpacked import by_unpacking
 
@@ -44,6 +44,10 @@ WANTS_BOOLS = re.compile(r"bool", re.IGNORECASE)
 TOO_MANY_CLASSES = "Class values must be smaller than num_classes"
 SPATIAL_TARGETS = "spatial targets"
 """What the cross-entropy of a picture says of labels that are no picture."""
+SOUND = 4000
+"""Samples of a sound that is more than too short: a quarter of a second, enough for several strides of eight."""
+FEW_FRAMES, COLOURS = 2, 4
+"""Frames of a video that is too large, and channels that a frame has at most."""
 FEWEST_ON_A_SIDE = 16
 """Points a side that a picture or a signal keeps, however slow the forward is."""
 IS_NO_MASK = re.compile(r"operator\.invert|boolean mask|condition to be a boolean|bool.*(mask|index)")
@@ -182,15 +186,19 @@ def _by_split(message: str, candidate: Candidate) -> Iterator[Lesson]:
 
 
 def _larger(guess: Guess) -> Guess | None:
-    """Double the sides of a picture or a signal."""
+    """Double the sides of a picture or a signal; a sound of one channel is long."""
     if guess.kind != "float" or len(guess.shape) < 3:  # noqa: PLR2004  # nothing to enlarge
         return None
+    if len(guess.shape) == 3 and guess.shape[1] == 1 and guess.shape[2] < SOUND:  # noqa: PLR2004  # B x 1 x samples
+        return with_size(guess, 2, SOUND)
     return replace(guess, shape=(*guess.shape[:2], *[dim * 2 for dim in guess.shape[2:]]))
 
 
 def _halved(guess: Guess) -> Guess | None:
-    """Halve the sides of a picture or a signal, as long as they hold more than a few patches."""
+    """Halve the sides of a picture or a signal, as long as they hold a few patches, and keep two frames of a video."""
     sides = guess.shape[2:]
+    if guess.kind == "float" and len(guess.shape) == VIDEO_AXES and guess.shape[1] > FEW_FRAMES and sides[0] <= COLOURS:
+        return with_size(guess, 1, FEW_FRAMES)
     if guess.kind != "float" or not sides or min(sides) < 2 * FEWEST_ON_A_SIDE:
         return None
     return replace(guess, shape=(*guess.shape[:2], *[side // 2 for side in sides]))

@@ -92,6 +92,8 @@ def resized(candidate: Candidate, got: int, want: int) -> Iterator[Lesson]:
                 0.1,
                 with_guess(candidate, name, replace(guess, shape=(*guess.shape[:2], *[want] * (len(guess.shape) - 2)))),
             )
+        if len(guess.shape) == VIDEO_AXES and axis > 2 and guess.shape[-2:] == (got, got):  # noqa: PLR2004  # of frames
+            yield 0.1, with_guess(candidate, name, replace(guess, shape=(*guess.shape[:-2], want, want)))
     yield from _shared_out(candidate, got, want)
     for name, guess in candidate:
         yield from ((0.6, with_guess(candidate, name, g)) for g in _scaled(guess, got, want))

@@ -26,6 +26,7 @@ from gradscope.target.infer.roles import with_fewer_labels
 from gradscope.target.infer.trial import Outcome, attempt
 from gradscope.target.infer.where import Lines, is_later, lines_of
 from gradscope.target.inputs.arrange import signature_of, unwrapped
+from gradscope.target.stage import announce
 
 LESSON_COST = 0.4
 """Added for every change on the way to a candidate, so that a fruitless trail gives way to other first guesses."""
@@ -181,6 +182,7 @@ class Trials:
             self.values = {}
             return Outcome(error=error), None
         batch = as_batch(assembled(candidate, self.values), self.positional)
+        announce(f"looking for inputs, {len(self.failures)} tried")
         with bounded():
             if self._attempt is not None:
                 outcome = self._attempt(batch) or Outcome()
@@ -198,8 +200,10 @@ class Trials:
             self._silent = entry.candidate
             return
         progress, is_own = len(outcome.entered), is_own_fault(outcome.error, entry.candidate)
+        taught = [] if is_own else list(lessons(outcome, entry.candidate, self.hints, self.values, self.accepted))
         if progress > self._furthest[2]:
-            self._furthest = entry.candidate, str(outcome.error), progress, is_own
+            smaller = taught[0][1] if outcome.too_much and taught else entry.candidate
+            self._furthest = smaller, str(outcome.error), progress, is_own
         if is_own:
             self._own_faults += 1
             outcome.forget()
@@ -207,7 +211,6 @@ class Trials:
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         lines = lines_of(outcome.error)
         bonus = GAIN_BONUS * gain + (LINE_BONUS if not progress and is_later(lines, entry.lines) else 0.0)
-        taught = lessons(outcome, entry.candidate, self.hints, self.values, self.accepted)
         more = last_resorts(outcome, entry.candidate) if self._is_last else ()
         for penalty, learnt in itertools.chain(more, taught):
             cost = entry.cost + LESSON_COST + penalty - bonus
