@@ -43,15 +43,20 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
     """Judge the size of the logits, how they differ, and what the layers do to them, over the watched steps."""
     if not facts.optimizer or len(facts.steps) < 2:  # noqa: PLR2004 - what starts at zero shows after a step
         return []
-    # What the layers lose on the way, or stop, is told by GS101, GS301 and GS105.
-    if size_is_fatal(facts) or collapsed(facts) or "dead" in states(facts).values():
+    # What the layers lose on the way, or stop, is told by GS101, GS301 and GS105: these cannot tell whether any of the
+    # input gets past a layer that is dead, and logits that are equal can.
+    if size_is_fatal(facts) or collapsed(facts):
         return []
+    dead = "dead" in states(facts).values()
     ends = (facts.steps[0], facts.steps[-1])
     sizes = [size for step in ends if (size := logits_rms(facts, step)) is not None and math.isfinite(size)]
-    if sizes and min(sizes) >= thresholds["logits_rms"]:
+    if sizes and min(sizes) >= thresholds["logits_rms"] and not dead:
         return [_loud(facts, min(sizes), thresholds)]
     if (spread := _stuck_spread(facts, ends, thresholds["logit_spread"])) is not None:
-        return [_alike(facts, spread, spread <= ROUNDING * max(sizes, default=1.0), thresholds)]
+        equal = spread <= ROUNDING * max(sizes, default=1.0)
+        return [_alike(facts, spread, equal, thresholds)] if equal or not dead else []
+    if dead:
+        return []
     levers = [lever for step in ends if (lever := leverage_log10(facts, step)) is not None]
     if len(levers) < len(ends) or max(levers) > thresholds["leverage_log10"]:
         return []

@@ -288,3 +288,21 @@ def test_what_is_written_through_a_chosen_mask_is_cut_off_from_the_chooser():
     (finding,) = (finding for finding in inspection.findings if finding.code == "GS106")
     assert (finding.module, finding.evidence["cut_operation"]) == ("choose", "argmax")
     assert inspection.verdict == "at-risk"
+
+
+@pytest.mark.parametrize(("skip", "verdict"), [(False, "will-not-train"), (True, "at-risk")])
+def test_a_dead_layer_that_all_of_the_input_goes_through_is_the_end(skip, verdict):
+    class First(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+            nn.init.constant_(self.fc.bias, -100.0)
+
+        def forward(self, x):
+            return torch.relu(self.fc(x)) + (x if skip else 0.0)
+
+    net = nn.Sequential(First(), nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 3))
+    inspection = inspected(net, torch.randn(32, 8))
+    assert [f.severity for f in inspection.findings if f.code == "GS105"] == ["error"]
+    assert [f.severity for f in inspection.findings if f.code == "GS111"] == ([] if skip else ["error"])
+    assert inspection.verdict == verdict
