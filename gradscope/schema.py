@@ -47,7 +47,8 @@ TABLES: dict[str, tuple[str, ...]] = {
     "histograms": ("step", "name", "kind", "first_log2", "counts", "zeros", "nonfinite"),
     # Things that happened at a place. `kind`: nonfinite_forward or nonfinite_backward (where a NaN or infinity is
     # born), cut (where gradients end), zero (where all of one becomes zero), rescaled or skipped (by a GradScaler),
-    # kept (gradients of an earlier step were still there at the backward pass). `call` is OUTSIDE_CALL in the loss.
+    # kept (gradients of an earlier step were still there at the backward pass), stale (the graph of an earlier step was
+    # kept in the attribute that `detail` names, and broke a backward pass). `call` is OUTSIDE_CALL in the loss.
     "events": ("step", "kind", "module", "call", "op", "file", "line", "detail"),
     # What was not measured, and why.
     "confessions": ("what", "why"),

@@ -6,8 +6,10 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -25,7 +27,7 @@ from gradscope.target.hf.portion import NOT_CALLED
 from gradscope.target.subject import Subject
 from zoo.catalog import Entry
 from zoo.limits import time_limit
-from zoo.table import QUICK, QUICK_CPU_S, SLOW, Row, by_hand, cell
+from zoo.table import NOT_REPEATED, QUICK, QUICK_CPU_S, SLOW, Row, by_hand, cell
 
 HIDDEN_CHARACTERS = 200
 """How much of the list of what could not be seen goes into the table."""
@@ -60,7 +62,7 @@ def _looked_at(entry: Entry, num_steps: int) -> dict[str, str]:
     sites = list(recording.rows("sites"))
     counted = [site for site in sites if site["counted"]]
     return {
-        "unchanged": "yes" if unchanged else "no",
+        "unchanged": unchanged,
         "found": str(len(counted)),
         "kinds": cell(Counter(map(_kind, sites))),
         "placements": cell(Counter(str(site["placement"]) for site in counted)),
@@ -81,14 +83,36 @@ def _judged(subject: Subject, num_steps: int) -> tuple[Recording, Diagnosis]:
     return recording, diagnose(recording)
 
 
-def _unchanged(subject: Subject) -> bool:
-    """Compare a bare step with a watched one from the same state, bit by bit."""
+def _unchanged(subject: Subject) -> str:
+    """Compare a bare step with a watched one from the same state, bit by bit.
+
+    A model that takes seeds from the operating system cannot repeat a step: it is compared with these drawn from
+    torch's generator, and said not to repeat where that does not help.
+    """
     batch = next(iter(subject.batches))
     random_state = RandomState()
-    bare = _step(subject, batch, None)
-    watched = _step(subject, batch, Session(subject.model, "default", Path.cwd()))
-    random_state.restore()
-    return len(bare) == len(watched) and all(_same(a, b) for a, b in zip(bare, watched, strict=True))
+    try:
+        for seeds in (nullcontext(), mock.patch("torch.seed", _drawn_seed)):
+            with seeds:
+                bare = _step(subject, batch, None)
+                if _all_same(bare, _step(subject, batch, Session(subject.model, "default", Path.cwd()))):
+                    return "yes"
+                if _all_same(bare, _step(subject, batch, None)):
+                    return "no"
+        return NOT_REPEATED
+    finally:
+        random_state.restore()
+
+
+def _drawn_seed() -> int:
+    """Stand in for `torch.seed`."""
+    seed = int(torch.randint(2**62, ()))
+    torch.manual_seed(seed)
+    return seed
+
+
+def _all_same(some: list[torch.Tensor | None], others: list[torch.Tensor | None]) -> bool:
+    return len(some) == len(others) and all(_same(a, b) for a, b in zip(some, others, strict=True))
 
 
 def _step(subject: Subject, batch: Any, session: Session | None) -> list[torch.Tensor | None]:

@@ -15,6 +15,8 @@ KNOWN = FOLDER / "known_faults.csv"
 QUICK, SLOW = "quick", "slow"
 UNCOUNTED = ("concat", "recurrent")
 """What the column of kinds also lists: sites that are no residual additions between layers."""
+NOT_REPEATED = "a bare step does not repeat"
+"""Two steps from one state differ without us: whether watching changes anything cannot be told."""
 QUICK_CPU_S = 12.0
 """Processor time up to which an architecture may be part of CI's sample."""
 
@@ -26,7 +28,7 @@ class Row:
     Attributes:
         target: The target string.
         runs: "yes", or the first line of what went wrong.
-        unchanged: "yes" if loss, gradients and buffers were bitwise those of the bare step, "no", or "".
+        unchanged: "yes" if loss, gradients and buffers were bitwise those of the bare step, "no", `NOT_REPEATED` or "".
         found: Residual additions found.
         expected: Residual additions counted by hand, "" where nobody did.
         kinds: Kinds of the sites and their number; "concat" and "recurrent" ones are no counted additions.
@@ -66,7 +68,8 @@ class Row:
             return {"runs": f"does not run: {self.runs}"}
         found = {}
         if self.unchanged != "yes":
-            found["unchanged"] = "gradients differ from the bare step"
+            differ = "gradients differ from the bare step"
+            found["unchanged"] = NOT_REPEATED if self.unchanged == NOT_REPEATED else differ
         if self.expected and self.found != self.expected:
             found["found"] = f"{self.found} residual additions instead of {self.expected}"
         for column, (seen, read) in self.split().items():

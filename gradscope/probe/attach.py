@@ -18,6 +18,7 @@ from gradscope.probe.signals.observer import Place
 from gradscope.probe.structure.additions import Addition
 from gradscope.probe.structure.streams import StreamWatch
 from gradscope.probe.structure.structure import Structure
+from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.backward import Backward, BackwardListener, forget, listen
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.eager import eagerly, undisturbed
@@ -123,7 +124,7 @@ class StepWatch(BackwardListener):
         self.num_backwards += 1
         if self.evidence is not None:
             self.evidence.before_backward(backward)
-        with torch.no_grad(), torch._C.DisableTorchFunction():
+        with torch.no_grad(), Aside():
             self.roots.extend(self.rows.keep(root) for root in backward.roots[:1] if root.numel() == 1)
             if self._scaler.scale is not None:
                 self.loss_scale = self.rows.keep(self._scaler.scale)

@@ -24,6 +24,7 @@ _Found = TypeVar("_Found")
 
 _BIRTHS = "where numbers become non-finite"
 _ZEROS = "where gradients become zero"
+_SEEDS = "the same numbers from the same seed"
 _MOST_NAMES = 5
 """Parameters that an event names one by one."""
 
@@ -61,6 +62,24 @@ def note_births_of_loop(
     )  # fmt: skip
     if births is not None:
         _write_births(tables, step, births)
+
+
+def note_seeds(tables: Tables, forward: Callable[[], Any], drawn: int, moment: Moment) -> None:
+    """Confess that a run does not repeat where the forward takes another seed when it is run again.
+
+    Args:
+        tables: Where to.
+        forward: Runs it.
+        drawn: The seed that it had left torch's generator with.
+        moment: Before the step.
+    """
+
+    def seeds() -> list[int]:
+        forward()
+        return [torch.initial_seed()]
+
+    if _look(tables, _SEEDS, moment.again(), seeds) not in ([drawn], None):
+        tables.confess(_SEEDS, "the forward itself seeds torch's generator, with a number from the operating system")
 
 
 def note_cuts(

@@ -78,6 +78,8 @@ class Session:
         self._called: set[str] = set()
         self._silent: set[int] | None = None
         self._structure: Structure | None = None
+        self._is_new = True
+        """Whether the structure is not written down yet."""
         self._stations: frozenset[tuple[str, int]] | None = None
 
     @contextmanager
@@ -123,8 +125,9 @@ class Session:
         write_calls(self.tables, number, watch, value, inverse)
         if watch.stream is not None and watch.stream.structure is not None:
             assert self._structure is not None
-            if watch.stream.structure is self._structure and not self.tables.columns["stream"]["name"]:
+            if watch.stream.structure is self._structure and self._is_new:
                 write_structure(self.tables, number, watch.stream.structure)
+                self._is_new = False
             write_stream(self.tables, number, watch, self._structure, value, inverse)
         norm = write_parameters(self.tables, number, watch, updates, value, inverse)
         started_from = value(watch.roots[0]) if watch.roots else None

@@ -13,7 +13,7 @@ from torch import nn
 from gradscope.errors import GradscopeError, LossError
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.balance import attention_gradients
-from gradscope.probe.closer import note_births, note_cuts, note_zeros
+from gradscope.probe.closer import note_births, note_cuts, note_seeds, note_zeros
 from gradscope.probe.faults.failures import cut_error, loss_error, told
 from gradscope.probe.faults.placing import device_for, dtype_for, endless, place, place_model
 from gradscope.probe.interrupted import MeasurementInterrupted
@@ -24,6 +24,7 @@ from gradscope.probe.seeding import seed_everything
 from gradscope.probe.session import Outcome, Session
 from gradscope.probe.settings import ProbeSettings
 from gradscope.probe.signals.passes import Passes, measure_passes
+from gradscope.probe.stale import Renewal, StaleGraphError, stale_graphs
 from gradscope.probe.uncompiled import take_step
 from gradscope.probe.watching import optimizers
 from gradscope.probe.watching.dense import readable
@@ -87,6 +88,9 @@ class _Run:
         self.session: Session | None = None
         self.weights: dict[str, torch.Tensor] | None = None
         """Before the last watched step."""
+        self.renewal: Renewal
+        self.moment: Moment
+        """Before the step that is being taken."""
         self.num_watched = 0
         self.num_steps = 0
         self.batch_shape = ""
@@ -104,19 +108,35 @@ class _Run:
             if number:
                 batch = next(batches)
             try:
-                self._watched_step(number, batch) if watched else self._bare_step(number, batch)
-            except _NotFiniteError:
-                self._stop_early(number)
+                self._take(self._watched_step if watched else self._bare_step, number, batch)
+            except _EndedError as error:
+                self._stop_early(number, str(error))
                 break
             finally:
                 self.num_steps = number + 1
 
-    def _stop_early(self, number: int) -> None:
+    def _take(self, step: Callable[[int, Any], None], number: int, batch: Any) -> None:
+        """Take a step, and once more where something that is kept from step to step broke it."""
+        self.renewal.renew()
+        self.moment = Moment(self.model)
+        try:
+            step(number, batch)
+        except StaleGraphError as error:
+            assert self.session is not None
+            if not self.renewal.repeat(error, self.moment, self.session.tables, number):
+                if not self.num_watched:
+                    raise error.told from error
+                raise _EndedError(f"the backward pass of step {number} raised") from error
+            self._take(step, number, batch)
+
+    def _stop_early(self, number: int, why: str) -> None:
         assert self.session is not None
-        missed = [step for step in self.settings.watched_steps if number < step < self.settings.num_steps]
+        seen = self.session.tables.columns["steps"]["step"]
+        to_come = range(number, self.settings.num_steps)
+        missed = [step for step in self.settings.watched_steps if step in to_come and step not in seen]
         if missed:
             steps = ", ".join(map(str, missed))
-            self.session.tables.confess(f"steps {steps}", f"nothing is a number any more after step {number}")
+            self.session.tables.confess(f"steps {steps}", why)
 
     def recording(self, *, partial: bool) -> Recording:
         """Return what has been measured."""
@@ -132,6 +152,7 @@ class _Run:
             parameter.grad = None
         place_model(self.model, self.device, self.dtype)
         self.session = Session(self.model, self.settings.level, self.subject.root)
+        self.renewal = Renewal(self.model)
 
     def _batches(self) -> Iterator[Any]:
         for batch in endless(self.subject.batches):
@@ -139,28 +160,31 @@ class _Run:
 
     def _watched_step(self, number: int, batch: Any) -> None:
         assert self.session is not None
-        moment = Moment(self.model)
+        seed = torch.initial_seed()
         with self.session.step(number) as watch:
             # An optimizer that steps inside the backward leaves no later moment to look at the weights before it.
             updates = Updates(self.model, watch.rows, spare=self.weights) if steps_in_backward(self.model) else None
             with watch.forward():
                 loss = self._forward(number, batch)
+            drawn = torch.initial_seed()
             handle = watch.rows.keep(loss)
             self._backward(number, loss)
         del loss
         self._extra_passes(number, batch)
         updates = self._update(watch, updates)
         outcome = self.session.record(number, watch, updates, optimizers.learning_rate(self.optimizer), handle)
-        moment.weights = self.weights = updates.before
+        self.moment.weights = self.weights = updates.before
         self.num_watched += 1
-        self._look_closer(number, batch, outcome, moment)
+        self._look_closer(number, batch, outcome)
+        if drawn != seed and self.num_watched == 1:
+            note_seeds(self.session.tables, lambda: self._loss(batch), drawn, self.moment)
 
-    def _look_closer(self, number: int, batch: Any, outcome: Outcome, moment: Moment) -> None:
+    def _look_closer(self, number: int, batch: Any, outcome: Outcome) -> None:
         assert self.session is not None
-        tables = self.session.tables
+        tables, moment = self.session.tables, self.moment
         if not outcome.finite:
             note_births(tables, number, self.model, lambda: self._loss(batch), batch, moment)
-            raise _NotFiniteError
+            raise _EndedError(f"nothing is a number any more after step {number}")
         if outcome.starved and self.num_watched == 1:
             note_cuts(tables, number, self.model, lambda: self._loss(batch), outcome.starved, moment)
         if outcome.silent:
@@ -168,16 +192,20 @@ class _Run:
 
     def _extra_passes(self, number: int, batch: Any) -> None:
         assert self.session is not None
-        deep = self.settings.level == "deep"
-        jacobian = self.settings.jacobian and self.settings.level != "params" and self.num_watched == 0
-        if jacobian or deep:
-            find_ends = self.session.find_ends if jacobian else None
-            found = measure_passes(
-                self.model, self.subject.call, self._loss, batch, find_ends=find_ends, deep=deep
-            )
-            self.session.add_passes(number, found)
-        if self.num_watched == 0 and self.session.has_fused_attention:
-            self._split_fused(number, batch)
+        first, deep = self.num_watched == 0, self.settings.level == "deep"
+        jacobian = self.settings.jacobian and self.settings.level != "params" and first
+        splits = first and self.session.has_fused_attention
+        if not (jacobian or deep or splits):
+            return
+        with self.renewal.anew():
+            if jacobian or deep:
+                find_ends = self.session.find_ends if jacobian else None
+                found = measure_passes(
+                    self.model, self.subject.call, self._loss, batch, find_ends=find_ends, deep=deep
+                )
+                self.session.add_passes(number, found)
+            if splits:
+                self._split_fused(number, batch)
 
     def _split_fused(self, number: int, batch: Any) -> None:
         assert self.session is not None
@@ -190,13 +218,12 @@ class _Run:
 
     def _bare_step(self, number: int, batch: Any) -> None:
         assert self.session is not None
-        moment = Moment(self.model)
         with eagerly(self.model):  # as in the watched steps: one run, one arithmetic, and no minutes of compilation
             loss = self._forward(number, batch)
             self._backward(number, loss)
         if not _all_finite(loss, self.model):
-            note_births(self.session.tables, number, self.model, lambda: self._loss(batch), batch, moment)
-            raise _NotFiniteError
+            note_births(self.session.tables, number, self.model, lambda: self._loss(batch), batch, self.moment)
+            raise _EndedError(f"nothing is a number any more after step {number}")
         if self._has_optimizer():
             take_step(self.optimizer)  # type: ignore[arg-type]
 
@@ -228,7 +255,10 @@ class _Run:
         try:
             loss.backward()
         except Exception as error:
-            raise told(error, f"The backward at step {number}", self.subject.root) from error
+            problem = told(error, f"The backward at step {number}", self.subject.root)
+            if kept := stale_graphs(self.moment, loss):
+                raise StaleGraphError(kept, problem) from error
+            raise problem from error
 
     def _update(self, watch: StepWatch, updates: Updates | None) -> Updates:
         updates = updates or Updates(self.model, watch.rows, changes=self._has_optimizer(), spare=self.weights)
@@ -246,8 +276,8 @@ class _Run:
         return self.optimizer is not None
 
 
-class _NotFiniteError(Exception):
-    """The loss or a gradient is not finite: a step with it would only spread that to every weight."""
+class _EndedError(Exception):
+    """No step can follow: numbers that are not finite would only spread to every weight, or a backward pass raised."""
 
 
 def _all_finite(loss: torch.Tensor, model: nn.Module) -> bool:

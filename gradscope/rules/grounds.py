@@ -84,6 +84,7 @@ WEIGHTS: dict[str, Weight] = {
     "GS502": Weight(2, 0.5, "The optimizer does not change the weights of {module}.",
                     "The optimizer hardly changes the weights, or only a small part of them."),
     "GS503": Weight(1, 0.5, "The gradients of all earlier steps are added to those of each step."),
+    "GS504": Weight(1, 1, "A second step raises in a plain loop: {module} keeps the graph of the step before."),
     "GS601": Weight(1, 0.25, "{module} normalises over so few values that its statistics are noise."),
     "GS602": Weight(2, 1, "The loss is fed with something else than it expects."),
     "GS605": Weight(1, 1, "The targets are far larger than the answers, and each step carries these a little only."),

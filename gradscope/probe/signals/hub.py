@@ -29,6 +29,7 @@ from gradscope.probe.signals.population import Population
 from gradscope.probe.signals.similarity import Similarity
 from gradscope.probe.signals.symmetry import Symmetry
 from gradscope.probe.signals.targets import Targets
+from gradscope.probe.watching.aside import Aside
 
 SIGNALS: tuple[type[Observer], ...] = (
     Similarity, Activations, Attention, Peaks, Population, LossInputs, Magnitudes, Absorption, Symmetry, Targets,
@@ -134,7 +135,7 @@ class Signals:
         if with_gradients:
             torch._C._set_grad_enabled(False)  # `no_grad` does this in four times the time
         try:
-            with torch._C.DisableTorchFunction():
+            with Aside():
                 method(*args)
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError) as error:
             self.failures[type(observer).__name__] = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -137,14 +137,17 @@ def _of_numbers(graph: Graph, sites: list[Site], plans: list[Plan | None]) -> li
     return found
 
 
-def of_repeats(sites: list[str], stations: list[str]) -> list[tuple[str, str]]:
-    """Return (what, why) for additions and stations under re-entrant checkpointing whose gradients were not caught.
+def of_repeats(sites: list[str], stations: list[str], functions: list[str]) -> list[tuple[str, str]]:
+    """Return (what, why) for additions and stations without a graph whose gradients were not caught.
 
     Args:
         sites: The names of the additions.
         stations: The names of the stations.
+        functions: The autograd functions, other than re-entrant checkpointing, inside of which modules were called.
     """
     why = "re-entrant checkpointing ran them again in another way, or their stream begins outside of it"
+    if functions:
+        why = f"they ran without a graph inside of {_list(functions)}, which has a backward of its own"
     found = [(f"gradients through skip and branch at {_list(sites)}", why)] if sites else []
     return [*found, *([(f"the gradient along the stream at {_list(stations)}", why)] if stations else [])]
 

@@ -14,6 +14,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.probe.structure.plan import Plan
+from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.rows import Handle, Rows
 
 Gradients = tuple[torch.Tensor | None, ...]
@@ -196,7 +197,7 @@ class Flows:
 
     def finish(self) -> None:
         """Measure what is left after a backward pass that did not come to every reader."""
-        with torch.no_grad(), torch._C.DisableTorchFunction():
+        with torch.no_grad(), Aside():
             for flow in self.sites:
                 flow.finish()
 
@@ -224,7 +225,7 @@ class Flows:
     def _incoming(self, take: Callable[[torch.Tensor], None]) -> Callable[[Gradients], None]:
         def hook(gradients: Gradients) -> None:
             if self.listening and gradients[0] is not None:
-                with torch._C.DisableTorchFunction():
+                with Aside():
                     take(gradients[0].detach())
 
         return hook
@@ -232,7 +233,7 @@ class Flows:
     def _before(self, take: Callable[[], None]) -> Callable[[Gradients], None]:
         def hook(_: Gradients) -> None:
             if self.listening:
-                with torch.no_grad(), torch._C.DisableTorchFunction():
+                with torch.no_grad(), Aside():
                     take()
 
         return hook
@@ -245,7 +246,7 @@ class Flows:
                 return
             gradient = gradients[position] if position < len(gradients) else None
             if gradient is not None or empty:
-                with torch._C.DisableTorchFunction():
+                with Aside():
                     take(None if gradient is None else gradient.detach())
 
         return hook
@@ -254,7 +255,7 @@ class Flows:
         def hook(gradients: Gradients) -> None:
             gradient = gradients[output_nr] if output_nr < len(gradients) else None
             if self.listening and gradient is not None:
-                with torch._C.DisableTorchFunction():
+                with Aside():
                     self._take_station(number, gradient.detach())
 
         return hook

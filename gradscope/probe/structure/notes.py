@@ -12,6 +12,7 @@ from bisect import bisect_right
 from typing import Any
 
 import torch
+from torch.autograd.function import BackwardCFunction
 
 from gradscope.probe.structure.factor import Factor, factor_from
 from gradscope.probe.structure.functions import DIVISIONS, ONE_STREAM, PRODUCTS, WEIGHTED, operation_of
@@ -19,7 +20,8 @@ from gradscope.probe.structure.operations import CHECKPOINT, Effect, effect_of, 
 from gradscope.probe.structure.readers import readers_of
 from gradscope.probe.structure.scripted import look_inside
 from gradscope.probe.structure.summands import is_number, numbers_given, tensors_among
-from gradscope.probe.structure.trace import OUTSIDE, Trace
+from gradscope.probe.structure.taken import Taken, taken
+from gradscope.probe.structure.trace import OUTSIDE, Trace, ran_since
 from gradscope.probe.structure.weights import is_weight, keeps_weights
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.tensors import edge_of, inside_transform
@@ -59,6 +61,7 @@ class Notes:
         self.looked_into: set[Call] = set()
         self._functions_run: list[tuple[int, int]] = []
         """The autograd sequence numbers that torch functions of several operations were given, one after the other."""
+        self._shown: dict[int, bool] = {}
         self._clock = 0
         self._parts: dict[Any, Trace] = {}
         """The parts that were taken of tensors without a gradient, by the tensor and the place."""
@@ -96,12 +99,13 @@ class Notes:
         Returns:
             The traces of what came out without a gradient.
         """
-        if inside_transform():
+        if inside_transform() or torch.is_inference_mode_enabled():
             return []
         first = result if isinstance(result, torch.Tensor) else next(iter(tensors_among((result,))), None)
         if first is None:
             return []
-        if first.requires_grad:
+        # A view that is taken without gradients of what needs one says that it needs one as well, and has no node.
+        if first.requires_grad and (first.grad_fn is not None or torch.is_grad_enabled()):
             self._note_graph(name, args, kwargs, first, before)
         elif first.is_floating_point() or first.is_complex():
             return self._note_trace(name, args, kwargs, result, call)
@@ -152,15 +156,16 @@ class Notes:
         inputs = self._inputs(name, tensors)
         weighted = any(isinstance(tensor, torch.nn.Parameter) for tensor in tensors)
         short = operation_of(name, weighted=weighted)
-        saved = numbers_given(name, args, kwargs)
         numbers = [tensor for tensor in tensors if is_number(tensor)] if keeps_weights(short) else []
         weight = bool(numbers) and all(is_weight(tensor, self.hidden, self.maker_of) for tensor in numbers)
+        parts = list(tensors_among((result,)))
+        pieces = taken(name, args, kwargs, parts) or [Taken(short, numbers_given(name, args, kwargs))] * len(parts)
         made = []
-        for part in tensors_among((result,)):
+        for part, (own, saved) in zip(parts, pieces, strict=True):
             if effect_of(short) is Effect.HAND_ON and any(part is tensor for tensor in tensors):
                 continue  # `to` of the type it has, dropout that drops nothing: autograd has no node for them either
-            trace = Trace(short, inputs, self._now(), tuple(part.shape), call, saved=saved, weight=weight)
-            if short == "Index" and saved and trace.raw:  # a time step that is read twice is one tensor
+            trace = Trace(own, inputs, self._now(), tuple(part.shape), call, saved=saved, weight=weight)
+            if own == "Index" and saved and trace.raw:  # a time step that is read twice is one tensor
                 trace = self._parts.setdefault((inputs, tuple(saved.items())), trace)
             if name in PRODUCTS and len(args) > 1:
                 self._note_factor(name, args, part, trace.sequence)
@@ -177,7 +182,9 @@ class Notes:
         inputs: list[Any] = []
         for tensor in tensors:
             if tensor.requires_grad:
-                if not torch.is_grad_enabled():  # otherwise it was cut off
+                if isinstance(maker := self.maker_of(tensor), Trace):
+                    inputs.append(maker)
+                elif not torch.is_grad_enabled():  # otherwise it was cut off
                     inputs.append(tuple(edge_of(tensor)))
             elif is_number(tensor):
                 inputs.append(self.trace(tensor))
@@ -206,8 +213,22 @@ class Notes:
             if known is None or not tensor.requires_grad or known[0]() is not tensor:
                 continue
             node = tensor.grad_fn
-            if node is not None and operation(node.name()) == CHECKPOINT:
+            if node is not None and self._shows(node, known[1]):
                 self.splices[node._sequence_nr(), tensor.output_nr] = known[1]
+
+    def _shows(self, node: Any, trace: Trace) -> bool:
+        """Tell whether what a node with a backward of its own did was seen: modules that were called inside of it.
+
+        A function without modules is an operation like any other: which, its author knows.
+        """
+        if operation(node.name()) == CHECKPOINT:
+            return True
+        if not isinstance(node, BackwardCFunction):
+            return False
+        since: int = node._sequence_nr()
+        if since not in self._shown:
+            self._shown[since] = len({inside.call for inside in ran_since([trace], since)}) > 1
+        return self._shown[since]
 
     def maker_of(self, tensor: torch.Tensor) -> Any:
         """Return what a tensor comes from: its autograd node, a trace, or None where nothing is known of it."""

@@ -7,8 +7,6 @@ looked for in the second run's graph as well, matched to the first's in the orde
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from gradscope.probe.structure.additions import AdditionRecorder
@@ -19,8 +17,9 @@ from gradscope.probe.structure.operations import CHECKPOINT, operation
 from gradscope.probe.structure.places import Places
 from gradscope.probe.structure.plan import Plan, plan_of
 from gradscope.probe.structure.residual import find_residuals
+from gradscope.probe.structure.scripted import FUSED
 from gradscope.probe.structure.structure import Structure
-from gradscope.probe.structure.trace import Trace
+from gradscope.probe.structure.trace import Trace, ran_since
 from gradscope.probe.structure.traversal import walk
 
 _Plans = dict[int, list[Plan | None]]
@@ -54,6 +53,8 @@ class Repeats:
             for number, station in enumerate(structure.stations)
             if station.node is None
         }
+        carriers = structure.graph.carriers.values() if structure.graph is not None else ()
+        self._functions = sorted({operation(node.name()) for node, _ in carriers} - {CHECKPOINT, FUSED})
         self._known: dict[int, _Plans] = {}
         self._measured: set[int] = set()
         self._seen: set[int] = set()
@@ -71,7 +72,7 @@ class Repeats:
         notes.splice(list(roots))
         splices = {**self._first_notes.splices, **notes.splices}  # checkpoints inside of checkpoints
         outputs = [trace for (sequence, _), trace in splices.items() if sequence == since]
-        inside = _inside(outputs, since)
+        inside = ran_since(outputs, since)
         first = [trace for trace in inside if trace in self._sites]
         ends = [notes.source(root.grad_fn, root.output_nr) for root in roots if root.grad_fn is not None]
         graph = walk(ends, notes.hidden, notes.splices, notes.in_views)
@@ -103,12 +104,12 @@ class Repeats:
                     self._flows.listen_at(station, node, 0)
                     self._seen.add(station)
 
-    def missed(self) -> tuple[list[str], list[str]]:
-        """Return the names of the checkpointed additions and stations whose gradients were not caught, at the end."""
+    def missed(self) -> tuple[list[str], list[str], list[str]]:
+        """Return the additions and stations whose gradients were not caught, at the end, and what hid them, by name."""
         numbers = {number for numbers in self._sites.values() for number in numbers}
         sites = [self._structure.sites[number] for number in sorted(numbers - self._measured)]
         stations = [self._structure.stations[number] for number in sorted({*self._stations.values()} - self._seen)]
-        return [site.name for site in sites if site.alive], [station.name for station in stations]
+        return [site.name for site in sites if site.alive], [station.name for station in stations], self._functions
 
     def _plans(self, graph: Graph) -> _Plans:
         """Find out what to listen to; blocks that are alike are analysed once."""
@@ -120,14 +121,3 @@ class Repeats:
                 node: [plan_of(graph, residual, dominators) for residual in found[node]] for node in sorted(found)
             }
         return self._known[signature]
-
-
-def _inside(outputs: list[Trace], since: int) -> list[Trace]:
-    """Return what a segment ran, in order; `since` is the sequence number of the segment's own node."""
-    waiting, seen = list(outputs), set(outputs)
-    while waiting:
-        inputs: list[Any] = [item for item in waiting.pop().inputs if isinstance(item, Trace)]
-        inside = {trace for trace in inputs if trace.sequence > since}
-        waiting += inside - seen
-        seen |= inside
-    return sorted(seen, key=lambda trace: trace.sequence)

@@ -89,7 +89,10 @@ class Network:
 def stations_along(network: Network, chain: list[int]) -> list[Station]:
     """Return the stations on a line of operations, in the order in which they run."""
     graph, places, sites, numbers = network.graph, network.places, network.sites, network.numbers
-    on_chain = [numbers[node] for node in chain if node in numbers]
+    sums = [node for node in chain if node in numbers]
+    if sums and not any(_has_gradient(graph, (node, 0)) for node in sums):
+        return []  # all of them in a function with a backward of its own: its two ends are no profile
+    on_chain = [numbers[node] for node in sums]
     blocks = blocks_on(graph, places, chain, network.parents, network.with_sites)
     if not (blocks or on_chain):
         blocks = blocks_on(graph, places, chain, network.parents, set())
@@ -107,8 +110,13 @@ def stations_along(network: Network, chain: list[int]) -> list[Station]:
     return [
         _station(network, tensor, tensors[tensor], blocks, layers.get(tensor), tensor == start)
         for tensor in sorted(tensors)
-        if graph.gradient_of(tensor) is not None or graph.segment_of(tensor[0]) is not None
+        if _has_gradient(graph, tensor)
     ]
+
+
+def _has_gradient(graph: Graph, tensor: Tensor) -> bool:
+    """Tell whether a tensor's gradient comes by, in the backward pass or where that runs a segment again."""
+    return graph.gradient_of(tensor) is not None or graph.segment_of(tensor[0]) is not None
 
 
 def _station(

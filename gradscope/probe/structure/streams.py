@@ -15,6 +15,7 @@ from gradscope.probe.structure.confessions import of_repeats
 from gradscope.probe.structure.flows import Flows
 from gradscope.probe.structure.repeats import Repeats
 from gradscope.probe.structure.structure import Structure
+from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.calls import CallTracker
 from gradscope.probe.watching.rows import Handle, Rows
 
@@ -88,7 +89,7 @@ class StreamWatch:
             retains: The graph will be gone through again: gradients are kept, to be added up.
         """
         if self.structure is None and not self.lost:
-            with torch._C.DisableTorchFunction():
+            with Aside():
                 self.structure = analyse(roots, self.recorder, self._model, self._previous)
                 self.lost = self.structure is None
                 self.flows = None if self.structure is None else attach(self.structure, self._rows)
@@ -109,7 +110,7 @@ class StreamWatch:
         if self._repeats is None:
             yield
             return
-        with torch._C.DisableTorchFunction():
+        with Aside():
             self._repeats.listen(roots)
         with self._repeats.recorder:  # torch takes the mode off while it runs a function that the mode has seen
             yield

@@ -76,3 +76,19 @@ def shape_of(node: Any, output_number: int) -> tuple[int, ...] | None:
         return tuple(int(size) for size in shown._input_metadata[output_number].shape)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return None
+
+
+def ran_since(outputs: list[Trace], since: int) -> list[Trace]:
+    """Return what led to some traces since an autograd node (a checkpointed segment's own, say), in order.
+
+    Args:
+        outputs: The traces.
+        since: The sequence number of that node.
+    """
+    waiting, seen = list(outputs), set(outputs)
+    while waiting:
+        inputs: list[Any] = [item for item in waiting.pop().inputs if isinstance(item, Trace)]
+        inside = {trace for trace in inputs if trace.sequence > since}
+        waiting += inside - seen
+        seen |= inside
+    return sorted(seen, key=lambda trace: trace.sequence)

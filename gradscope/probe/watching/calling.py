@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.fused import may_fuse
 
 
@@ -105,7 +106,7 @@ _STOCK_CALL: Callable[..., Any] = nn.Module._wrapped_call_impl
 
 
 def _inform(module: nn.Module) -> None:
-    with torch._C.DisableTorchFunction():  # what they ask of parameters is no business of a mode of the user's
+    with Aside():  # what they ask of parameters is no business of a mode of the user's
         for sentinel in _sentinels:
             sentinel(module)
 
@@ -118,7 +119,7 @@ def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if not _active:
         return _original_call(self, *args, **kwargs)
     opened: list[tuple[Onlooker, Any]] = []
-    with torch._C.DisableTorchFunction():
+    with Aside():
         for onlooker in _active:
             call = onlooker.enter(self, args, kwargs)
             if call is not None:
@@ -137,7 +138,7 @@ def _watched_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             onlooker.abandon(call)
         raise
     if opened:
-        with torch._C.DisableTorchFunction():
+        with Aside():
             for onlooker, call in reversed(opened):
                 if unseen:
                     onlooker.leave_unseen(call)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from gradscope.probe.watching.aside import dispatch_modes_off, dispatch_modes_on
+
 Function = Callable[..., Any]
 
 
@@ -19,15 +21,25 @@ def shielded(look: Callable[[Function], Any], func: Function) -> Any:
         look: Is given what to call in place of the function; the other modes do see that call.
         func: The function.
     """
-    if not torch._C._len_torch_function_stack():
+    dispatch = torch._C._len_torch_dispatch_stack()
+    if not (dispatch or torch._C._len_torch_function_stack()):
         return look(func)
+    modes = dispatch_modes_off() if dispatch else ()
 
     def seen_by_others(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._EnableTorchFunction():
-            return func(*args, **kwargs)
+        dispatch_modes_on(modes)
+        try:
+            with torch._C._EnableTorchFunction():
+                return func(*args, **kwargs)
+        finally:
+            if modes:
+                dispatch_modes_off()
 
-    with torch._C.DisableTorchFunction():
-        return look(seen_by_others)
+    try:
+        with torch._C.DisableTorchFunction():
+            return look(seen_by_others)
+    finally:
+        dispatch_modes_on(modes)
 
 
 class OwnMode(TorchFunctionMode):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.calls import Call
 from gradscope.probe.watching.rows import Handle, Rows
 from gradscope.probe.watching.tensors import Edge, differentiable, edge_of, inside_transform, listed, num_elements
@@ -139,7 +140,8 @@ class Outputs:
         def arrived(gradients: tuple[torch.Tensor | None, ...]) -> None:
             gradient = gradients[output_nr]
             if self.listening and gradient is not None:
-                self._arrived(output, gradient)
+                with Aside():
+                    self._arrived(output, gradient)
 
         self._hooks.append(edge.node.register_prehook(arrived))
 

@@ -10,6 +10,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.probe.listing import Listing, named_parameters
+from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.rows import Handle, Rows
 
 Look = Callable[[list[str], torch.Tensor], None]
@@ -87,7 +88,8 @@ class Parameters:
             assert self._look is not None
             self._look([names[number] for number in numbers], values)
 
-        handles = self._rows.norms(gradients, None if self._look is None else look)
+        with Aside():
+            handles = self._rows.norms(gradients, None if self._look is None else look)
         self.norms.update(zip(names, handles, strict=True))
 
     def _trainable(self) -> list[tuple[str, nn.Parameter]]:
