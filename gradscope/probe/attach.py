@@ -12,6 +12,7 @@ from torch import nn
 
 from gradscope.probe.deep import make_room
 from gradscope.probe.evidence import Evidence
+from gradscope.probe.garbage import undisturbed
 from gradscope.probe.settings import Level
 from gradscope.probe.signals.hub import Signals
 from gradscope.probe.signals.observer import Place
@@ -21,7 +22,7 @@ from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.aside import Aside
 from gradscope.probe.watching.backward import Backward, BackwardListener, forget, listen
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
-from gradscope.probe.watching.eager import eagerly, undisturbed
+from gradscope.probe.watching.eager import eagerly
 from gradscope.probe.watching.outputs import Outputs
 from gradscope.probe.watching.parameters import Parameters
 from gradscope.probe.watching.rows import Handle, Rows

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from gradscope.probe.garbage import undisturbed
 from gradscope.probe.listing import named_modules
 from gradscope.probe.snapshots import Restore, is_without_values, of_tensor, refill, snapshot
 
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size, range))
 _TABLES = ("_parameters", "_buffers", "_modules")
+_EMPTY: dict[str, Any] = {}
 HOOKS = frozenset(vars(nn.Module())) - {"training", *_TABLES}
 """What torch keeps in every module beside its contents."""
 
@@ -33,19 +35,6 @@ class KeptGraph(NamedTuple):
     place: str
     owner: int
     tensor: torch.Tensor
-
-
-class _Attributes(NamedTuple):
-    """The attributes of one module, and what is in its tables of parameters, buffers and modules."""
-
-    attributes: dict[str, Any]
-    content: dict[str, Any]
-    tables: list[tuple[dict[str, Any], dict[str, Any]]]
-
-    def restore(self) -> None:
-        refill(self.attributes, self.content, HOOKS)
-        for table, content in self.tables:
-            refill(table, content)
 
 
 class Kept:
@@ -67,8 +56,11 @@ class Kept:
         []
     """
 
+    @undisturbed()
     def __init__(self, model: nn.Module, *, hooks: bool = False) -> None:
         self.graphs: list[KeptGraph] = []
+        self._modules: list[tuple[int, dict[str, Any], dict[str, Any], tuple[dict[str, Any] | None, ...]]] = []
+        """The id of a module, its attributes, and what is in these and in its tables."""
         self._entries: list[tuple[int, Restore]] = []
         modules = named_modules(model)
         self._seen: dict[int, Any] = {id(module): module for _, module in modules}
@@ -83,6 +75,12 @@ class Kept:
 
     def restore(self, owners: frozenset[int] | None = None) -> None:
         """Put it back; where owners are given what was found from those modules only."""
+        for owner, attributes, content, tables in self._modules:
+            if owners is None or owner in owners:
+                refill(attributes, content, HOOKS)
+                for key, table in zip(_TABLES, tables, strict=True):
+                    if table is not None:
+                        refill(attributes[key], table)
         with torch.no_grad():
             for owner, put_back in self._entries:
                 if owners is None or owner in owners:
@@ -103,15 +101,18 @@ class Kept:
     def _note_module(self, name: str, module: nn.Module, hooks: bool) -> None:
         owner, attributes = id(module), vars(module)
         content = {key: value for key, value in attributes.items() if key not in HOOKS}
-        tables = [(table, table.copy()) for key in _TABLES if type(table := content.get(key)) is dict]
-        self._entries.append((owner, _Attributes(attributes, content, tables).restore))
+        # An empty dict stands for all that are empty: a model of thousands of modules is looked at in every step.
+        tables = tuple([_copy(content.get(key)) for key in _TABLES])
+        self._modules.append((owner, attributes, content, tables))
         prefix = f"{name}." if name else ""
-        looked_at = [item for item in content.items() if item[0] not in _TABLES]
-        looked_at += module._buffers.items()
-        looked_at += ((key, attributes[key]) for key in HOOKS if attributes.get(key)) if hooks else ()
-        for key, value in looked_at:
-            if type(value) not in _PLAIN:
+        for key, value in content.items():
+            if type(value) not in _PLAIN and key not in _TABLES:
                 self._waiting.append((prefix + key, owner, value))
+        for key, buffer in module._buffers.items():
+            self._waiting.append((prefix + key, owner, buffer))
+        for key in HOOKS if hooks else ():
+            if attributes.get(key):
+                self._waiting.append((prefix + key, owner, attributes[key]))
 
     def _look_at(self, place: str, owner: int, value: Any) -> None:
         if id(value) in self._seen:
@@ -129,3 +130,10 @@ class Kept:
             self.graphs.append(KeptGraph(place, owner, tensor))
         elif not is_without_values(tensor):
             self._entries.append((owner, of_tensor(tensor, with_values=id(tensor) not in self._buffers)))
+
+
+def _copy(table: Any) -> dict[str, Any] | None:
+    """Copy a table of a module; None where torch keeps it elsewhere (TorchScript)."""
+    if type(table) is not dict:
+        return None
+    return table.copy() if table else _EMPTY

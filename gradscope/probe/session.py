@@ -13,6 +13,7 @@ from torch import nn
 
 from gradscope.probe.attach import StepWatch
 from gradscope.probe.faults.births import Birth
+from gradscope.probe.garbage import undisturbed
 from gradscope.probe.listing import named_modules
 from gradscope.probe.readout import (
     times,
@@ -30,7 +31,7 @@ from gradscope.probe.signals.passes import Passes
 from gradscope.probe.structure.faint_rows import row_weights
 from gradscope.probe.structure.structure import Structure
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
-from gradscope.probe.watching.eager import compiled_modules, eagerly, undisturbed
+from gradscope.probe.watching.eager import compiled_modules, eagerly
 from gradscope.probe.watching.roles import role_of
 from gradscope.probe.watching.rows import Handle, Rows
 from gradscope.probe.watching.tables import Tables

@@ -261,7 +261,7 @@ class AdditionRecorder(OwnMode):
         result: torch.Tensor,
     ) -> None:
         """Note where the sum is in the graph, and in the source."""
-        if self._known is None:
+        if self._known is None or self._repeats:
             addition.code, addition.line = _written_at(sys._getframe())
         if not result.requires_grad:
             for trace in self.notes.see(addition.op, *given, result, addition.call):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from torch.autograd.function import BackwardCFunction
 
-from gradscope.probe.structure.operations import CHECKPOINT, Effect, effect_of, operation
+from gradscope.probe.structure.operations import Effect, effect_of
 from gradscope.probe.structure.parametric import parametric_nodes
 from gradscope.probe.structure.trace import Trace, shape_of, shown_by
 
@@ -132,7 +132,7 @@ class Graph:
     def _segments(self) -> list[_Segment]:
         stops: dict[Any, float] = {}
         for trace, (node, _) in self.carriers.items():
-            if operation(node.name()) == CHECKPOINT:
+            if isinstance(node, BackwardCFunction):
                 stops[node] = max(stops.get(node, 0.0), trace.sequence)
         return sorted(_Segment(node._sequence_nr(), stop, node) for node, stop in stops.items())
 

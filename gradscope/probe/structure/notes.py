@@ -50,6 +50,7 @@ class Notes:
         hidden: By the sequence number of a node what it takes in that autograd does not know: position and tensor.
         splices: By sequence number and output what computed the output of an opaque node (checkpointing).
         in_views: What was done in place to a view, by the sequence number of the node that keeps its base up to date.
+        opened: The autograd functions whose inside is seen: re-entrant checkpointing, and those that call modules.
         looked_into: Calls of TorchScript modules that were run again to see what they do inside.
     """
 
@@ -58,10 +59,10 @@ class Notes:
         self.hidden: dict[int, list[tuple[int, Trace]]] = {}
         self.splices: dict[tuple[int, int], Trace] = {}
         self.in_views: dict[int, str] = {}
+        self.opened = {CHECKPOINT}
         self.looked_into: set[Call] = set()
         self._functions_run: list[tuple[int, int]] = []
         """The autograd sequence numbers that torch functions of several operations were given, one after the other."""
-        self._shown: dict[int, bool] = {}
         self._clock = 0
         self._parts: dict[Any, Trace] = {}
         """The parts that were taken of tensors without a gradient, by the tensor and the place."""
@@ -221,14 +222,12 @@ class Notes:
 
         A function without modules is an operation like any other: which, its author knows.
         """
-        if operation(node.name()) == CHECKPOINT:
-            return True
-        if not isinstance(node, BackwardCFunction):
-            return False
-        since: int = node._sequence_nr()
-        if since not in self._shown:
-            self._shown[since] = len({inside.call for inside in ran_since([trace], since)}) > 1
-        return self._shown[since]
+        name = operation(node.name())
+        if name not in self.opened and isinstance(node, BackwardCFunction):
+            since: int = node._sequence_nr()
+            if len({inside.call for inside in ran_since([trace], since)}) > 1:
+                self.opened.add(name)
+        return name in self.opened
 
     def maker_of(self, tensor: torch.Tensor) -> Any:
         """Return what a tensor comes from: its autograd node, a trace, or None where nothing is known of it."""
