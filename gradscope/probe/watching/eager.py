@@ -16,7 +16,6 @@ _EXTRA_FRAMES = 200
 """Frames that our own functions may need on top of the deepest frame of the model."""
 
 
-
 @contextmanager
 def eagerly(model: nn.Module) -> Iterator[None]:
     """Run everything that was compiled with `torch.compile` eagerly, and allow a few more frames.
