@@ -130,3 +130,8 @@ def test_a_class_that_is_built_in_the_file_is_the_one_meant(write):
     code = READING + other + "\n    from types import SimpleNamespace\n    def main():\n        "
     code += "return Other(SimpleNamespace(width=3, num_blocks=1, scale=1.0))\n"
     assert built(write(code))[:2] == (1, 3)
+
+
+def test_settings_that_are_looped_over_are_asked_for_with_an_entry(write):
+    code = READING.replace("* self.args.scale", "").replace("args.num_blocks", "len(args.tasks.items())")
+    assert pasted(write(code))[:2] == (1, 64)

@@ -83,3 +83,28 @@ def test_such_a_model_is_given_up_after_the_first_guess(is_open: bool) -> None:
         search_inputs(model, lambda: None, "lacking", [(0.0, PLAIN)])
     assert caught.value.is_own
     assert model.calls == 1
+
+
+class WithASwitch(nn.Module):
+    """Lacks something only where it is given the sizes, which it can do without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, sizes: torch.Tensor | None = None) -> torch.Tensor:
+        """Fail with sizes, and with rows of another number than seven."""
+        x = self.layer(x)
+        if sizes is not None:
+            return x + Output().pictures  # type: ignore[attr-defined]
+        assert x.shape[1] >= 5, "five rows"
+        assert x.shape[1] == 7, "seven rows"
+        return self.last(x)
+
+
+def test_a_fault_that_only_some_inputs_lead_to_does_not_end_the_search() -> None:
+    plain = (("x", Guess("float", (BATCH, 3, 4))),)
+    with_sizes = [(*plain, ("sizes", Guess("ids", (BATCH,), high=high))) for high in range(2, 8)]
+    first = [(0.0, each) for each in (*with_sizes[:3], plain, *with_sizes[3:])]
+    found = search_inputs(WithASwitch(), lambda: None, "it", first)
+    assert found.batch[0].shape[1:] == (7, 4)

@@ -13,6 +13,9 @@ NO_SETTING = re.compile(r"'(?:int|float|bool)' object (?:has no attribute|is not
 MOST_NESTED = 8
 """Settings inside of settings (count) that are found one after the other."""
 
+LOOPED_OVER = {"name": example_value("size")}
+"""A mapping of which no key is asked for."""
+
 
 class Settings(dict[str, Any]):
     """A mapping whose keys are attributes as well, inside as outside."""
@@ -73,8 +76,11 @@ def settings_read(build: Callable[[Any], object]) -> dict[str, Any]:
 
 
 def _leaves(settings: Settings, start: str = "") -> list[tuple[str, Any]]:
+    """Return the settings by their path; those that nothing was asked of, but looped over, hold one entry."""
     found: list[tuple[str, Any]] = []
     for key, value in settings.items():
-        inside = isinstance(value, Settings) and value
-        found += _leaves(value, f"{start}{key}.") if inside else [(f"{start}{key}", value)]
+        if isinstance(value, Settings) and value:
+            found += _leaves(value, f"{start}{key}.")
+        else:
+            found.append((f"{start}{key}", LOOPED_OVER if isinstance(value, Settings) else value))
     return found

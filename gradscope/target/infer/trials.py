@@ -208,6 +208,8 @@ class Trials:
             self._own_faults += 1
             outcome.forget()
             return
+        if progress >= self._furthest[2]:  # others get as far without a fault of the model's own
+            self._own_faults = 0
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         lines = lines_of(outcome.error)
         bonus = GAIN_BONUS * gain + (LINE_BONUS if not progress and is_later(lines, entry.lines) else 0.0)
