@@ -1,6 +1,7 @@
 """What single model types need beyond the common rules: sizes that hang together in ways no name tells.
 
-Each entry is a fact about that architecture, found by reading its configuration and modelling files.
+Each entry is a fact about that architecture, found by reading its configuration and modelling files. It is here because
+the type cannot be built or fed without it, or only at a hundred times the size.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import Any
 _SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2, 3], "num_time_features": 1}
 """A short time series with lags: long enough for the lags, short enough for a step of milliseconds."""
 _SHARED_BLOCKS = {"attention_hidden_size": 128, "attention_head_dim": 32}  # attention sees two widths side by side
-_ALL_HEADS = {"num_key_value_heads": 4}  # latent attention shares no keys
 _SAM_WIDTH = {"hidden_size": 256}  # the decoder's upscaling is tied to it
 
 FACTS: dict[str, dict[str, Any]] = {
@@ -26,21 +26,14 @@ FACTS: dict[str, dict[str, Any]] = {
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}, "n_heads": 4},
     "longcat_flash": {"head_dim": 8, "num_key_value_heads": 4},
     "deepseek_v2": {"num_experts_per_tok": 2, "num_key_value_heads": 4},
-    **{name: dict(_ALL_HEADS) for name in ("glm_moe_dsa", "dots3_note_text", "glm5_next_text")},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
-    "dots3_note_vision_encoder": {"adapter_in_dim": 64},
-    "vibevoice_asr": {"acoustic_tokenizer_chunk_size": 3200},  # a multiple of its hop
     "aria": {"projector_patch_to_query_dict": {16: 8}},  # queries by the number of patches
-    "zaya": {"num_experts_per_tok": 1},
     "gemma3n_text": {
         "num_kv_shared_layers": 0, "num_hidden_layers": 3, "intermediate_size": [128, 128, 128], "laurel_rank": 8,
         "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
         "activation_sparsity_pattern": [0.9, 0.0, 0.0],
     },
-    "llama4": {"pad_token_id": 0, "vocab_size": 256},
     "llama4_vision_model": {"intermediate_size": 256, "projector_input_dim": 64},  # its adapter joins four patches
-    "emu3": {"pad_token_id": 0},
-    "emu3_text_model": {"pad_token_id": 0},
     "reformer": {
         "axial_pos_shape": [4, 8], "axial_pos_embds_dim": [32, 32], "feed_forward_size": 128, "attention_head_size": 16,
         "attn_layers": ["local", "lsh", "local", "lsh"], "num_buckets": 2, "lsh_attn_chunk_length": 8,
