@@ -417,3 +417,25 @@ def test_a_tower_that_returns_its_stream_and_its_pool_is_no_block_that_repeats()
     structure = structure_of(Towers(), torch.randn(4, 6, D))
     blocks = [station.name for station in structure.stations if station.kind == "block"]
     assert blocks == ["visual.blocks.0", "visual.blocks.1", "layers.0", "layers.1"]
+
+
+class Books(nn.Module):
+    """Four embeddings that are added up and scaled by a number, then blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.books = nn.ModuleList(nn.Embedding(9, D) for _ in range(4))
+        self.layers = nn.ModuleList(PreNorm() for _ in range(2))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = sum(book(ids) for book in self.books) * 3.0
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_an_operation_on_many_modules_is_named_after_few_of_them() -> None:
+    (start,) = [station.name for station in structure_of(Books(), torch.arange(6)).stations if station.kind == "start"]
+    assert start.startswith("mul of books.")
+    assert start.count("books") == 2
+    assert start.endswith(", …")

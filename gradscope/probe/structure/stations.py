@@ -160,6 +160,8 @@ def _station(
 
 _NEAR = 12
 """Nodes looked at behind an operation that no module stands for, to say in words what it works on."""
+_MOST_NAMED = 2
+"""Modules that its name lists: four embeddings that are added up are not read."""
 
 
 def _described(graph: Graph, places: Places, node: int) -> str:
@@ -177,6 +179,8 @@ def _described(graph: Graph, places: Places, node: int) -> str:
     operation = graph.names[node].lower()
     if not modules:
         return f"{operation} output"
+    if len(modules) > _MOST_NAMED:
+        modules = [*modules[:_MOST_NAMED], "…"]
     if operation == "add":
         return " + ".join([*modules, "…"] if len(modules) == 1 else modules)
     return f"{operation} of {', '.join(modules)}"

@@ -53,15 +53,9 @@ FACTS: dict[str, dict[str, Any]] = {
     "efficientloftr": {"hidden_size": 256},
     "lilt": {"hidden_size": 96, "channel_shrink_ratio": 4},
     "layoutlmv3": {"coordinate_size": 12, "shape_size": 8},  # four and two of them make the width
-    "mgp-str": {"image_size": [32, 128], "patch_size": 4},
     "vitpose_backbone": {"image_size": [32, 32], "patch_size": [8, 8]},
     "lw_detr_vit": {"image_size": 64, "patch_size": 8, "num_windows": 4, "num_windows_side": 2},
-    "mobilevit": {"patch_size": 2, "image_size": 64},
-    "mobilevitv2": {"patch_size": 2, "image_size": 64},
     "timm_backbone": {"backbone": "resnet18"},
-    "xmod": {"default_language": "en_XX"},
-    "mpt": {"attn_config": {"attn_impl": "eager"}},
-    "wavtokenizer": {"codebook_dim": 64},
     "clvp_encoder": {"projection_dim": 64},
     "pix2struct_text_model": {"initializer_range": 0.02},
 }  # fmt: skip
