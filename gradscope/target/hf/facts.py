@@ -56,6 +56,7 @@ FACTS: dict[str, dict[str, Any]] = {
     "vitpose_backbone": {"image_size": [32, 32], "patch_size": [8, 8]},
     "lw_detr_vit": {"image_size": 64, "patch_size": 8, "num_windows": 4, "num_windows_side": 2},
     "timm_backbone": {"backbone": "resnet18"},
+    "xmod": {"default_language": "en_XX"},  # else ids of languages are made up
     "clvp_encoder": {"projection_dim": 64},
     "pix2struct_text_model": {"initializer_range": 0.02},
 }  # fmt: skip
