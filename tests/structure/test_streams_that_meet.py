@@ -271,3 +271,41 @@ def test_token_that_is_split_off_and_attends_to_all() -> None:
     model = nn.Sequential(nn.Linear(5, D), ClassAttention(), ClassAttention(), nn.Linear(D, 3))
     structure = structure_of(model, torch.randn(2, 6, 5))
     assert [site.name for site in structure.sites if site.counted] == ["1 + q … out", "2 + q … out"]
+
+
+class TwoWay(nn.Module):
+    """Points look at a picture and the picture at the points, each with its positions added (Kirillov 2023, SAM)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points, self.to_picture, self.to_points = (nn.MultiheadAttention(D, 2, batch_first=True) for _ in "abc")
+        self.norms = nn.ModuleList(nn.LayerNorm(D) for _ in range(4))
+        self.f = mlp()
+
+    def forward(
+        self, x: torch.Tensor, picture: torch.Tensor, at: torch.Tensor, where: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.norms[0](x + self.points(x + at, x + at, x)[0])
+        x = self.norms[1](x + self.to_picture(x + at, picture + where, picture)[0])
+        x = self.norms[2](x + self.f(x))
+        return x, self.norms[3](picture + self.to_points(picture + where, x + at, x)[0])
+
+
+def test_picture_that_is_only_read_with_its_positions_added() -> None:
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.where = nn.Linear(D, D), nn.Parameter(torch.randn(1, 9, D))
+            self.blocks, self.out = nn.ModuleList(TwoWay() for _ in range(2)), nn.Linear(D, 3)
+
+        def forward(self, points: torch.Tensor, picture: torch.Tensor) -> torch.Tensor:
+            first = x = self.stem(points)
+            picture = self.stem(picture)
+            where = self.stem(self.where.expand_as(picture))
+            for block in self.blocks:
+                x, picture = block(x, picture, first, where)
+            return self.out(torch.cat([x, picture], 1))
+
+    sites = structure_of(Decoder(), torch.randn(2, 4, D), torch.randn(2, 9, D)).sites
+    found = [(site.branches[-1].split(".")[-1], site.placement) for site in sites if site.counted]
+    assert found == [("points", "post"), ("to_picture", "post"), ("f", "post"), ("to_points", "post")] * 2

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 from gradscope.probe.structure.chain import FactorOf, Link
 from gradscope.probe.structure.graph import Graph, Tensor
-from gradscope.probe.structure.lineage import MAX_UNARY, depends_on, mixed_streams, projected_from, unshaped, weights_of
+from gradscope.probe.structure.lineage import (
+    MAX_UNARY,
+    depends_on,
+    mixed_streams,
+    projected_from,
+    settled_from,
+    unshaped,
+    weights_of,
+)
 from gradscope.probe.structure.operations import Effect
 from gradscope.probe.structure.parts import resolved
 from gradscope.probe.structure.region import PURE, WORKED, Region
@@ -44,7 +52,7 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # the D of a state space, a normalisation written by hand
     if _reads_another_part(graph, join, link, region):
         return False  # another time step, another split
-    if region.conditions or (region.modulates and not goes_on) or (region.residuals and region.only_added):
+    if region.conditions or (region.modulates and not goes_on) or _is_handed_on(residual):
         return False  # a noise level, or a score, position or state handed from branch to branch
     if not goes_on and _inside_unit(graph, join, region):
         return False  # an operand of an attention or a gated unit
@@ -64,6 +72,39 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
     if link.gates and region.weighs_only(factor_of):
         return False  # two tensors weighted by attention to both
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _is_handed_on(residual: Residual) -> bool:
+    """Tell whether blocks on the branch only add the join to something, and it is none of their streams."""
+    region = residual.region
+    return bool(region.residuals) and region.only_added and not _is_query(residual)
+
+
+def _is_query(residual: Residual) -> bool:
+    """Tell whether a layer works on a stream with a position added to it, and what is added to the stream is work.
+
+    The picture that looks at points (SAM) is read by an attention in no other way. Of stream and position the position
+    is added to what blocks have left, not to work.
+    """
+    region, graph = residual.region, residual.region.graph
+    sums = set(region.residuals)
+    if any(node in sums for end in residual.branch.tensors for node in settled_from(graph, end)):
+        return False
+    added = [(node, 0) for node, _ in region.readers if graph.effects[node] is Effect.ADD]
+    return any(_is_projected(graph, tensor) for tensor in added)
+
+
+def _is_projected(graph: Graph, tensor: Tensor) -> bool:
+    """Tell whether a layer with weights reads a tensor, in another shape maybe."""
+    stack = [tensor]
+    while stack:
+        for node, _ in graph.readers(stack.pop()):
+            weights = [source for source, _, _ in graph.inputs[node] if graph.parametric[source]]
+            if graph.effects[node] is Effect.PROJECT and weights:
+                return True
+            if graph.effects[node] is Effect.HAND_ON:
+                stack.append((node, 0))
+    return False
 
 
 def _only_resizes(graph: Graph, link: Link) -> bool:
