@@ -170,3 +170,30 @@ def test_sums_of_lists_are_confessed() -> None:
     assert any("torch._foreach_add" in what for what, _ in structure.confessions)
     plain = structure_of(nn.Sequential(nn.Linear(D, D), Block(indexed)), torch.randn(3, D))
     assert plain.confessions == []
+
+
+AVERAGES: dict[str, Callable[[nn.Parameter, list[torch.Tensor]], torch.Tensor]] = {
+    "einsum": lambda w, states: torch.einsum("l,lbd->bd", w.softmax(0), torch.stack(states)),
+    "weighed stack": lambda w, states: (w[:, None, None] * torch.stack(states)).sum(0),
+    "mean": lambda w, states: torch.stack(states).mean(0),
+    "one by one": lambda w, states: sum(one * state for one, state in zip(w, states, strict=True)),
+}
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_average_over_depth_is_no_addition(average: str) -> None:
+    """What the blocks of one stream have left, weighed (Peters 2018, ELMo; DenseFormer): no work is added there."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.w = nn.Linear(D, D), nn.Parameter(torch.ones(4))
+            self.f = nn.ModuleList(nn.Sequential(nn.Linear(D, D), nn.Tanh(), nn.Linear(D, D)) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            states = [self.stem(x)]
+            for f in self.f:
+                states.append(states[-1] + f(states[-1]))
+            return AVERAGES[average](self.w, states)
+
+    assert [site.name for site in structure_of(Net(), torch.randn(3, D)).sites] == ["+ f.0", "+ f.1", "+ f.2"]

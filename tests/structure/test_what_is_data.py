@@ -91,7 +91,7 @@ class Loop(nn.Module):
         self.cell, self.read = nn.Linear(2 * D, D), read
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = torch.zeros(len(x), D)
+        h = torch.zeros_like(self.read(x, 0))
         for t in range(4):
             h = h + torch.tanh(self.cell(torch.cat([self.read(x, t), h], -1)))
         return h

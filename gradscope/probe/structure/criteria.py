@@ -58,8 +58,8 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
         return False  # an operand of an attention or a gated unit
     if not link.resampled and _fuses_scales(residual):
         return False
-    if region.reach & PURE and (link.sums or link.projection or not region.residuals):
-        return False  # two streams that meet
+    if region.reach & PURE and (link.sums or link.projection or not region.residuals or _averages(link, skip)):
+        return False  # two streams that meet, or what several blocks have left of one, averaged
     if link.projection and (link.sums or link.gates or not region.bends or _adds_heads(residual)):
         return False  # a sum of branches, an adapter, a re-parameterised layer, heads of consecutive layers
     scales = link.projection and region.residuals and not _only_resizes(graph, link)
@@ -72,6 +72,11 @@ def adds_to_stream(graph: Graph, residual: Residual, factor_of: FactorOf, *, goe
     if link.gates and region.weighs_only(factor_of):
         return False  # two tensors weighted by attention to both
     return all(_gate_counts(graph, join, gate, branch, region) for gate in link.gates)
+
+
+def _averages(link: Link, skip: Term) -> bool:
+    """Tell whether tensors are weighed by learned numbers, or stacked and summed: an average over depth (ELMo)."""
+    return bool(skip.passed) or (link.scale is None and not link.gates)
 
 
 def _is_handed_on(residual: Residual) -> bool:

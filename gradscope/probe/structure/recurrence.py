@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from itertools import pairwise
 
 from gradscope.probe.structure.additions import Addition, Place
 from gradscope.probe.structure.graph import Graph
@@ -46,15 +47,15 @@ def _gated(loop: list[Site]) -> bool:
 
 
 def _reads_on(loop: list[Site]) -> bool:
-    """Tell whether the steps read different parts of one tensor."""
-    first = loop[0].residual
-    for site in loop[1:]:
-        if first is None or site.residual is None:
-            return False
-        for source, part in site.residual.region.parts_read.items():
-            if source in first.region.parts_read and not overlap(part, first.region.parts_read[source]):
-                return True
-    return False
+    """Tell whether steps, one after the other, read different parts of one tensor."""
+    regions = [site.residual.region for site in loop if site.residual is not None]
+    if len(regions) < len(loop):
+        return False
+    return any(
+        source in first.parts_read and not overlap(part, first.parts_read[source])
+        for first, second in pairwise(regions)
+        for source, part in second.parts_read.items()
+    )
 
 
 def _detached(graph: Graph, loop: list[Site]) -> bool:
