@@ -294,3 +294,38 @@ def test_sum_from_which_nothing_is_computed_is_confessed() -> None:
     assert len(seen.counted) == 1
     assert len(confessed) == 1
     assert "1 (line" in confessed[0]
+
+
+def test_block_in_a_module_with_a_long_loop_is_found_where_a_checkpoint_runs_it_again() -> None:
+    """Sums of one module are told apart by their lines in the second run as well."""
+    from torch.utils.checkpoint import checkpoint
+
+    class Scan(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.into, self.out = nn.LayerNorm(D), nn.Linear(D, D), nn.Linear(D, D)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            u, h, states = self.into(self.norm(x)), torch.zeros(len(x), D), []
+            for t in range(x.shape[1]):
+                h = 0.9 * h + torch.sigmoid(u[:, t]) * u[:, t]
+                states.append(h)
+            return x + self.out(torch.stack(states, 1))
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.blocks = nn.Linear(D, D), nn.ModuleList(Scan() for _ in range(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.stem(x)
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=True)
+            return x
+
+    model = Net()
+    with gradscope.watch(model) as scope:
+        model(torch.randn(2, 40, D)).pow(2).sum().backward()
+    stats = scope.recording.to_frames()["site_stats"]
+    assert len(stats) == 2
+    assert stats.branch_grad_norm.notna().all()

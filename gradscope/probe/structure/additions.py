@@ -226,7 +226,7 @@ class AdditionRecorder(OwnMode):
             addition.out = self._rows.norm(result)
         sequence = None if self.quick else product_sequence(result)
         if sequence is not None:
-            addition.code, addition.line = _written_at(sys._getframe()) if self._known is None else (None, None)
+            addition.code, addition.line = _written_at(sys._getframe())
             self.additions[sequence] = addition
         return result
 
@@ -239,8 +239,7 @@ class AdditionRecorder(OwnMode):
     def _transformed(self, addition: Addition, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note where a sum inside of a functorch transform is written; its values must not be read."""
         addition.readable = False
-        if self._known is None:
-            addition.code, addition.line = _written_at(sys._getframe())
+        addition.code, addition.line = _written_at(sys._getframe())
         before = sequence_now()
         result = call(*args, **kwargs)
         if not self.quick:
@@ -261,8 +260,7 @@ class AdditionRecorder(OwnMode):
         result: torch.Tensor,
     ) -> None:
         """Note where the sum is in the graph, and in the source."""
-        if self._known is None or self._repeats:
-            addition.code, addition.line = _written_at(sys._getframe())
+        addition.code, addition.line = _written_at(sys._getframe())
         if not result.requires_grad:
             for trace in self.notes.see(addition.op, *given, result, addition.call):
                 if addition.call is not None or self._repeats:
