@@ -7,6 +7,7 @@ group), and so is what is inside of a collection of more than `snapshots.MOST_IT
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from torch import nn
 
 from gradscope.probe.garbage import undisturbed
 from gradscope.probe.listing import named_modules
-from gradscope.probe.snapshots import Restore, is_without_values, of_tensor, refill, snapshot
+from gradscope.probe.snapshots import Restore, is_without_values, of_slots, of_tensor, refill, snapshot
 
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size, range))
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -84,7 +85,8 @@ class Kept:
         with torch.no_grad():
             for owner, put_back in self._entries:
                 if owners is None or owner in owners:
-                    put_back()
+                    with suppress(Exception):  # a class of the user's may refuse: the rest is put back all the same
+                        put_back()
 
     def reached_from(self, loss: torch.Tensor) -> list[KeptGraph]:
         """Return the kept graphs that a loss was computed with."""
@@ -105,6 +107,9 @@ class Kept:
         tables = tuple([_copy(content.get(key)) for key in _TABLES])
         self._modules.append((owner, attributes, content, tables))
         prefix = f"{name}." if name else ""
+        slots, inside = of_slots(module)
+        self._entries += [(owner, each) for each in slots]
+        self._waiting += [(prefix + "slots", owner, item) for item in inside]
         for key, value in content.items():
             if type(value) not in _PLAIN and key not in _TABLES:
                 self._waiting.append((prefix + key, owner, value))

@@ -13,7 +13,7 @@ from torch import nn
 
 from gradscope.probe.kept import HOOKS, Kept
 from gradscope.probe.listing import buffers, named_modules, named_parameters
-from gradscope.probe.snapshots import is_without_values, refill
+from gradscope.probe.snapshots import is_without_values, of_tensor, refill, shares, write
 
 
 class RandomState:
@@ -42,14 +42,15 @@ class Carried:
 
     def __init__(self, model: nn.Module) -> None:
         self.kept = Kept(model)
-        self._saved = [(buffer, buffer.detach().clone()) for buffer in buffers(model) if not is_without_values(buffer)]
+        with_values = [buffer for buffer in buffers(model) if not is_without_values(buffer)]
+        self._buffers = [of_tensor(buffer, with_values=True) for buffer in with_values]
 
     def restore(self) -> None:
         """Put back which buffers there were, with their values in the memory they lived in, and all else."""
         self.kept.restore()
         with torch.no_grad():
-            for buffer, saved in self._saved:
-                buffer.data.copy_(saved)
+            for put_back in self._buffers:
+                put_back()
 
 
 class Moment:
@@ -160,6 +161,6 @@ def _restore_values(tensor: torch.Tensor, kind: type, data: torch.Tensor, saved:
         tensor.data = torch.empty(0, device=tensor.device)
         tensor.__class__ = kind
     elif saved is not None:
-        data.copy_(saved)
-        if tensor.device != data.device or tensor.dtype != data.dtype or tensor.data_ptr() != data.data_ptr():
+        write(data, saved)
+        if not shares(tensor, data):
             tensor.data = data

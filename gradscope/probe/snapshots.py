@@ -7,7 +7,7 @@ import sys
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
@@ -136,27 +136,34 @@ def _of_generator(value: Any) -> Restore | None:
 def _of_object(value: Any) -> tuple[list[Restore], list[Any]]:
     """Look at the attributes of an object of the user's, without asking its class for anything."""
     kind = type(value)
-    if _is_elsewhere(kind) and not isinstance(value, nn.Module):
+    if _is_elsewhere(kind) and not isinstance(value, nn.Module | torch.optim.Optimizer):
         return [], []
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         attributes = {}
     content = dict(attributes)
+    slots, inside = of_slots(value)
+    return [lambda: refill(attributes, content), *slots], [*content.values(), *inside]
+
+
+def of_slots(value: Any) -> tuple[list[Restore], list[Any]]:
+    """Look at what an object keeps in slots."""
+    kind: Any = type(value)
     slots = _slots(kind)
     values = [(slot, slot.__get__(value)) for slot in slots if _is_set(slot, value)]
 
     def put_back() -> None:
-        refill(attributes, content)
         for slot in slots:
             if _is_set(slot, value):
                 slot.__delete__(value)
         for slot, item in values:
             slot.__set__(value, item)
 
-    return [put_back], [*content.values(), *(item for _, item in values)]
+    return [put_back] if slots else [], [item for _, item in values]
 
 
+@lru_cache(maxsize=4096)
 def _slots(kind: type) -> list[Any]:
     """Return what reads and writes the slots of a class, those of the classes that it was made from included."""
     members = [vars(base).values() for base in kind.__mro__ if "__slots__" in vars(base) and not _is_elsewhere(base)]
@@ -182,18 +189,37 @@ def is_without_values(tensor: torch.Tensor) -> bool:
 
 def of_tensor(tensor: torch.Tensor, *, with_values: bool) -> Restore:
     """Return what puts back the values of a tensor and its `.grad`, and frees it of a graph written into it."""
-    values = tensor.detach().clone() if with_values else None
-    grad = tensor.grad if with_values and tensor.requires_grad else None
+    data = tensor.data
+    values = data.clone() if with_values else None
+    has_graph, learns = tensor.grad_fn is not None, with_values and tensor.is_leaf and tensor.requires_grad
+    grad = tensor.grad if learns else None
     kept = None if grad is None else grad.detach().clone()
 
     def put_back() -> None:
-        if tensor.grad_fn is not None and tensor._base is None:
+        if tensor.grad_fn is not None and tensor._base is None and not has_graph:
             tensor.detach_()
         if values is not None:
-            tensor.data.copy_(values)
-            if tensor.requires_grad:
+            if not shares(tensor, data):
+                tensor.data = data
+            write(data, values)
+            if learns:
                 tensor.grad = grad
         if grad is not None and kept is not None:
             grad.copy_(kept)
 
     return put_back
+
+
+def shares(tensor: torch.Tensor, data: torch.Tensor) -> bool:
+    """Tell whether a tensor still is the same piece of the same memory."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return True
+    return tensor.dtype == data.dtype and tensor.shape == data.shape and tensor.data_ptr() == data.data_ptr()
+
+
+def write(data: torch.Tensor, values: torch.Tensor) -> None:
+    """Write values in place; once where many elements are one in memory (`expand`)."""
+    if data.layout is torch.strided and not data.is_nested and 0 in data.stride():
+        once = tuple([slice(0, 1) if stride == 0 else slice(None) for stride in data.stride()])
+        data, values = data[once], values[once]
+    data.copy_(values)
