@@ -15,6 +15,7 @@ from gradscope.rules.gs301_collapse import ALMOST_EQUAL, collapsed
 from gradscope.rules.kind import Levels, Rule, RuleDoc
 from gradscope.rules.lasting import size_is_fatal
 from gradscope.rules.numbers import factor
+from gradscope.rules.with_depth import fades_to_zero
 
 RISING_DECADES = 1.5
 """Decades (log10) by which the watched steps raise the leverage of what was only started small, such as a last layer
@@ -45,7 +46,7 @@ def check(facts: Facts, thresholds: Levels) -> Sequence[Finding]:
         return []
     # What the layers lose on the way, or stop, is told by GS101, GS301 and GS105: these cannot tell whether any of the
     # input gets past a layer that is dead, and logits that are equal can.
-    if size_is_fatal(facts) or collapsed(facts):
+    if size_is_fatal(facts) or fades_to_zero(facts) or collapsed(facts):
         return []
     dead = "dead" in states(facts).values()
     ends = (facts.steps[0], facts.steps[-1])

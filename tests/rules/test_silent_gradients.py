@@ -169,6 +169,7 @@ def test_an_input_that_has_faded_to_zero_on_its_way_is_told_once():
     recording = inspected(nn.Sequential(nn.Linear(8, 16), *layers, nn.Linear(16, 3)), torch.randn(32, 8)).recording
     assert [f.severity for f in found(recording, "GS101")] == ["error"]
     assert not found(recording, "GS105")
+    assert not found(recording, "GS111")
 
 
 def test_a_mask_made_from_inputs_that_were_made_up_is_no_error():
