@@ -15,8 +15,8 @@ def parse_arguments(words: Iterable[str]) -> dict[str, Any]:
     """Parse `key=value` words; the value is a Python literal, a word such as true, or else text.
 
     Examples:
-        >>> parse_arguments(["layers=12", "shortcut=false", "norm=rms", "betas=(0.9,0.95)"])
-        {'layers': 12, 'shortcut': False, 'norm': 'rms', 'betas': (0.9, 0.95)}
+        >>> parse_arguments(["layers=12", "shortcut=false", "norm=rms", "betas=(0.9,0.95)", "encoder.width=8"])
+        {'layers': 12, 'shortcut': False, 'norm': 'rms', 'betas': (0.9, 0.95), 'encoder.width': 8}
 
     Raises:
         ConfigError: A word has no `=`, or its key is not a name, or comes twice.
@@ -25,7 +25,7 @@ def parse_arguments(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         key, sign, value = word.partition("=")
         key = key.strip().replace("-", "_")
-        if not sign or not key.isidentifier():
+        if not sign or not all(part.isidentifier() for part in key.split(".")):
             raise ConfigError(f"'-a {word}' is not understood.", rule="Arguments are key=value.", hint="-a layers=12")
         if key in parsed:
             raise ConfigError(f"the argument '{key}' is given twice.", rule="Give each -a key once.")

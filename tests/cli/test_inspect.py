@@ -116,6 +116,27 @@ def test_arguments_reach_the_factory_and_files_are_written(capsys: Capture) -> N
     assert run(capsys, "report", "page.html", "--output-format", "concise").out.startswith("page.html: will-train")
 
 
+def test_the_line_of_an_error_can_be_pasted_with_settings_inside_of_settings(capsys: Capture) -> None:
+    write("configured.py", """
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self, cfg):
+                super().__init__()
+                self.blocks = nn.ModuleList(nn.Linear(cfg.width, cfg.width) for _ in range(cfg.body.num_blocks))
+
+            def forward(self, x):
+                for block in self.blocks:
+                    x = x + block(x)
+                return x
+        """)  # fmt: skip
+    refused = run(capsys, "inspect", "configured.py")
+    line = refused.err.partition("try: gradscope ")[2].split()
+    assert (refused.code, line[2:]) == (2, ["-a", "body.num_blocks=4", "-a", "width=64"])
+    done = run(capsys, *line, "--steps", "1")
+    assert (done.code, "4 residual additions" in done.out) == (0, True)
+
+
 def test_what_weights_were_loaded_is_told_and_kept(capsys: Capture) -> None:
     """And what else is to be known of how the target was loaded: this factory seeds itself."""
     Path("seeded.py").write_text(NET.replace("    return nn.Seq", "    torch.manual_seed(3)\n    return nn.Seq"))
