@@ -17,10 +17,15 @@ from gradscope.target.infer.loops import record_keys, step_axis
 from gradscope.target.infer.making import make
 from gradscope.target.infer.roles import Hints, with_fewer_labels
 from gradscope.target.infer.sizes import by_pairs, resized
-from tests.target import particular
+from tests.target import particular, pictured
 
 FILE = Path(particular.__file__)
-NAMES = [name for name, value in vars(particular).items() if inspect.isclass(value) and issubclass(value, nn.Module)]
+TARGETS = [
+    f"{file.__file__}:{name}"
+    for file in (particular, pictured)
+    for name, value in vars(file).items()
+    if inspect.isclass(value) and issubclass(value, nn.Module)
+]
 HINTS = Hints(vocab=50, width=8, length=100, channels=3, side=32, classes=4)
 
 
@@ -29,9 +34,10 @@ def loaded(name: str):
     return subject, next(iter(subject.batches))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_parameter_has_a_finite_gradient(name):
-    subject, batch = loaded(name)
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.rpartition(":")[2])
+def test_every_parameter_has_a_finite_gradient(target):
+    subject = load(target)
+    batch = next(iter(subject.batches))
     loss = subject.loss(subject.call(batch), batch)
     loss.backward()
     assert bool(torch.isfinite(loss))
