@@ -23,7 +23,7 @@ from gradscope.probe.settings import DEFAULT_WATCHED_STEPS, ProbeSettings
 from gradscope.record import Recording
 from gradscope.rules import Diagnosis, diagnose
 from gradscope.target import load
-from gradscope.target.hf.portion import NOT_CALLED
+from gradscope.target.hf.attempt import NOT_CALLED
 from gradscope.target.subject import Subject
 from zoo.catalog import Entry
 from zoo.limits import time_limit
