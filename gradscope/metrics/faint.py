@@ -12,7 +12,6 @@ FAINT_GAIN = 1e-6
 an output is added to, and two of them in a row leave less than that. The least that initialisations in use give is
 3e-5 (a head at a standard deviation of 1e-6 over 768 inputs)."""
 
-
 WRITTEN_RMS = (1e-30, 1e10)
 """Root mean square of a weight (absolute) outside of which nobody draws one: memory that was never written holds small
 integers and addresses, which read as float32 are 1e-41 or 1e30. The least that is in use is 1e-10."""
@@ -48,7 +47,7 @@ def layers(facts: Facts) -> list[Parameter]:
 
 
 def beside_faint(facts: Facts, module: str) -> bool:
-    """Whether a module, something inside of it or its neighbour is so for as long as was watched."""
+    """Whether a module, something inside of it or its neighbour is faint or unwritten for as long as was watched."""
     around = module.rpartition(".")[0]
     last = facts.steps[-1]
     owners = {p.module for p in (*faint(facts, last), *unwritten(facts, last))}

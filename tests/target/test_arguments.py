@@ -82,6 +82,15 @@ def test_a_call_in_the_file_tells_the_arguments(write):
     assert built(write(code), width=7)[:2] == (3, 7)
 
 
+def test_settings_inside_of_a_plain_dict_of_the_file_can_be_changed(write):
+    made = 'cfg = {"net": {"width": 5, "num_blocks": 3}}\n        return Net(cfg)'
+    code = BY_KEY.replace("* self.args.scale", "") + f"\n    def main():\n        {made}\n"
+    assert built(write(code))[:2] == (3, 5)
+    assert built(write(code), **{"net.num_blocks": 2})[:2] == (2, 5)
+    with pytest.raises(TargetError):
+        load(write(code), arguments={"net.depth": 2})
+
+
 def test_a_call_that_reads_data_tells_nothing(write):
     code = READING + "\n    def main():\n        data = open('train.txt').read()\n        net = Net(data)\n"
     assert pasted(write(code))[:2] == (4, 64)

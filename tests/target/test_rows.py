@@ -51,8 +51,7 @@ READER = '''
 
 def test_what_is_refused_one_after_the_other_is_given_with_its_rows(write):
     subject = load(write(READER))
-    batch = next(iter(subject.batches))
-    given = batch if isinstance(batch, dict) else dict(zip(("input_ids",), batch, strict=False))
+    given = next(iter(subject.batches))
     assert given["passages"].shape[0] == 5 * given["input_ids"].shape[0]
     assert given["scores"].shape[1] == 5
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import InferenceOnlyError, InputsError, LossError
-from gradscope.target.hf.portion import NOT_CALLED
+from gradscope.target.hf.attempt import NOT_CALLED
 from gradscope.target.subject import Origin, Subject
 from zoo import attempt, coverage_table
 from zoo.coverage_page import page

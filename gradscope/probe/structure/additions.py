@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from gradscope.probe.structure.places import Span
 from gradscope.probe.structure.scripted import is_fused
 from gradscope.probe.structure.summands import alike, as_added, is_number, terms_in
 from gradscope.probe.structure.trace import Trace
+from gradscope.probe.structure.written import written_at
 from gradscope.probe.watching.calls import Call, CallTracker, Listener
 from gradscope.probe.watching.modes import Function, OwnMode, shielded
 from gradscope.probe.watching.rows import Rows
@@ -183,8 +183,7 @@ class AdditionRecorder(OwnMode):
         if not self._in_turn:
             return call(*args, **kwargs)
         addition = self._begun(name)
-        key = addition.key
-        if self.quick and (self._known is None or key not in self._known):
+        if self.quick and not self._is_known(addition):
             return call(*args, **kwargs)
         if inside_transform():
             return self._transformed(addition, call, args, kwargs)
@@ -193,7 +192,7 @@ class AdditionRecorder(OwnMode):
         if wanted:
             if len(self.by_key) < _FIRST:
                 addition.weights = tuple([row_weights(term.detach()) for term in terms])
-            self.by_key[key] = addition
+            self.by_key[addition.key] = addition
             if self.onlooker is not None:
                 self.onlooker(addition, terms)
             if name.endswith("_"):  # in place: the first term is about to be overwritten
@@ -218,15 +217,15 @@ class AdditionRecorder(OwnMode):
         addition = self._begun(name)
         result = self._look(func, call, name, args, kwargs)
         sums = isinstance(result, torch.Tensor) and result.numel() * stack.size == stack.tensor.numel()
-        if not sums or (self.quick and (self._known is None or addition.key not in self._known)):
+        if not sums or (self.quick and not self._is_known(addition)):
             return result
-        if self._rows is not None and (self._known is None or addition.key in self._known):
+        if self._rows is not None and (self._known is None or self._is_known(addition)):
             self.by_key[addition.key] = addition
             addition.terms = tuple([self._rows.norm(term) for term in weighed(func, stack, args, kwargs)])
             addition.out = self._rows.norm(result)
         sequence = None if self.quick else product_sequence(result)
         if sequence is not None:
-            addition.code, addition.line = _written_at(sys._getframe())
+            addition.code, addition.line = written_at(sys._getframe())
             self.additions[sequence] = addition
         return result
 
@@ -236,10 +235,13 @@ class AdditionRecorder(OwnMode):
         count = self._counts[id(inside)] = self._counts.get(id(inside), -1) + 1
         return Addition(name, inside, (inside.module, inside.call, count) if inside is not None else ("", -1, count))
 
+    def _is_known(self, addition: Addition) -> bool:
+        return self._known is not None and addition.key in self._known
+
     def _transformed(self, addition: Addition, call: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note where a sum inside of a functorch transform is written; its values must not be read."""
         addition.readable = False
-        addition.code, addition.line = _written_at(sys._getframe())
+        addition.code, addition.line = written_at(sys._getframe())
         before = sequence_now()
         result = call(*args, **kwargs)
         if not self.quick:
@@ -260,7 +262,7 @@ class AdditionRecorder(OwnMode):
         result: torch.Tensor,
     ) -> None:
         """Note where the sum is in the graph, and in the source."""
-        addition.code, addition.line = _written_at(sys._getframe())
+        addition.code, addition.line = written_at(sys._getframe())
         if not result.requires_grad:
             for trace in self.notes.see(addition.op, *given, result, addition.call):
                 if addition.call is not None or self._repeats:
@@ -275,7 +277,7 @@ class AdditionRecorder(OwnMode):
 
     def _wants(self, addition: Addition, terms: list[torch.Tensor]) -> bool:
         if self._known is not None:
-            return addition.key in self._known
+            return self._is_known(addition)
         first = terms[0]
         return (
             # Under re-entrant checkpointing the forward runs without gradients.
@@ -293,21 +295,3 @@ class AdditionRecorder(OwnMode):
     ) -> tuple[int | None, ...]:
         assert self._rows is not None
         return tuple([self._rows.norm(as_added(name, terms, i, args, kwargs)) for i in range(len(terms))])
-
-
-_INSIDE: dict[str, bool] = {}
-_TORCH_FOLDER = str(Path(torch.__file__).parent) + "/"
-_OUR_FOLDER = str(Path(__file__).parents[1]) + "/"
-
-
-def _written_at(frame: FrameType | None) -> tuple[CodeType | None, int | None]:
-    """Find the innermost frame that is neither torch's nor ours."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        inside = _INSIDE.get(file)
-        if inside is None:
-            inside = _INSIDE[file] = file.startswith((_TORCH_FOLDER, _OUR_FOLDER, "<"))
-        if not inside:
-            return frame.f_code, frame.f_lineno
-        frame = frame.f_back
-    return None, None

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import torch
 
 from gradscope.probe.structure.operations import operation
-from gradscope.probe.structure.stacks import MAX_STACKED
+from gradscope.probe.structure.parts import signed
+from gradscope.probe.structure.stacks import CONTRACTED, MAX_STACKED
 from gradscope.probe.structure.summands import tensors_among
 
 MIXING = frozenset({"__matmul__", "__rmatmul__", "bmm", "einsum", "matmul", "mm", "mv", "tensordot"})
 """Functions that multiply matrices."""
 
-_PRODUCTS = frozenset({"Bmm", "Mm", "Mv"})
 _RESHAPES = frozenset({"Permute", "Squeeze", "Transpose", "UnsafeView", "View"})
 
 
@@ -38,7 +38,7 @@ def stack_among(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stack | None:
         node = tensor.grad_fn
         if node is not None and node.name() == "StackBackward0" and 1 < len(node.next_functions) <= MAX_STACKED:
             dim: int = getattr(node, "_saved_dim")  # noqa: B009 - autograd's classes declare no attributes
-            return Stack(tensor, dim - (1 << 64) if dim >= 1 << 63 else dim, len(node.next_functions))
+            return Stack(tensor, signed(dim), len(node.next_functions))
     return None
 
 
@@ -71,4 +71,4 @@ def product_sequence(result: torch.Tensor) -> int | None:
     node = result.grad_fn
     while node is not None and operation(node.name()) in _RESHAPES:
         node = node.next_functions[0][0]
-    return None if node is None or operation(node.name()) not in _PRODUCTS else node._sequence_nr()
+    return None if node is None or operation(node.name()) not in CONTRACTED else node._sequence_nr()

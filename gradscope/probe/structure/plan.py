@@ -124,7 +124,7 @@ def _readers(
     graph: Graph, residual: Residual, dominators: Dominators, gating: frozenset[int], begin: Tensor
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
     """Step over operations at the branch's beginning whose output is read by others too."""
-    inside = _inside(residual) | gating
+    inside = residual.inside
 
     def own(tensor: Tensor) -> list[Place]:
         apart = gating - residual.region.members
@@ -159,11 +159,6 @@ def _carried(graph: Graph, begin: Tensor, readers: tuple[Place, ...]) -> tuple[P
     return tuple(found)
 
 
-def _inside(residual: Residual) -> set[int]:
-    """The operations between join and sum, on branch and skip: a gate of both is no use elsewhere."""
-    return {*residual.region.nodes, *residual.link.nodes, *residual.adders}
-
-
 def _places(graph: Graph, reader: int, tensor: Tensor) -> list[int]:
     return [position for source, number, position in graph.inputs[reader] if (source, number) == tensor]
 
@@ -177,17 +172,16 @@ def _leaks(
     begin: Tensor,
 ) -> bool:
     region = residual.region
-    inside = _inside(residual) | gating
     return any(
         dominators.reaches(reader)
         and not region.holds(reader, (node, number))
-        and not _stays_inside(graph, reader, inside, set(residual.link.sums), dominators)
+        and not _stays_inside(graph, reader, residual.inside, set(residual.link.sums), dominators)
         for node in {*region.nodes, *gating, *residual.branch.passed} - shared - {begin[0]}
         for reader, _, number in graph.consumers[node]
     )
 
 
-def _stays_inside(graph: Graph, node: int, inside: set[int], sums: set[int], dominators: Dominators) -> bool:
+def _stays_inside(graph: Graph, node: int, inside: frozenset[int], sums: set[int], dominators: Dominators) -> bool:
     """Tell whether an operation, or what a few more make of it (1 - g of a gate g), is used by skip and branch only.
 
     Earlier sums on the skip are no such use: what goes into them does not come to this sum through the branch.

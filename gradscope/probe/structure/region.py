@@ -127,7 +127,7 @@ class Region:
             for block in stack.pop().blocks:
                 inner = block.region
                 if tensor == block.join or tensor in inner.entries:
-                    if node in block.inside:
+                    if node in block.inside or node in inner.beside:
                         return True
                     stack.append(inner)
         return False

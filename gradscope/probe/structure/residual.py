@@ -69,9 +69,8 @@ class Residual:
 
     @cached_property
     def inside(self) -> frozenset[int]:
-        """The operations between join and sum, on branch and skip."""
-        region = self.region
-        return frozenset({*region.nodes, *region.beside, *self.link.nodes, *(self.gating or ()), *self.adders})
+        """The operations between join and sum, on branch and skip: a gate of both is no use elsewhere."""
+        return frozenset({*self.region.nodes, *self.link.nodes, *(self.gating or ()), *self.adders})
 
     @property
     def adders(self) -> frozenset[int]:

@@ -150,8 +150,8 @@ def _is_row_of_equals(graph: Graph, node: int, before: Sequence[int], after: Seq
     return len(sizes) == 1 and math.prod(before[:dim]) == math.prod(after[:axis])
 
 
-_CONTRACTED = {"Mm": (-1, -2), "Bmm": (-1, -2), "Mv": (-1,)}
-"""The axis that a product of matrices sums over, by the position of the input."""
+CONTRACTED = {"Mm": (-1, -2), "Bmm": (-1, -2), "Mv": (-1,)}
+"""Products of matrices, and the axis that each sums over, by the position of the input."""
 
 
 def stack_summed(graph: Graph, node: int) -> tuple[int, tuple[int, ...], Tensor | None] | None:
@@ -163,10 +163,10 @@ def stack_summed(graph: Graph, node: int) -> tuple[int, tuple[int, ...], Tensor 
     name = graph.names[node]
     if name in {"Sum", "Mean"}:
         return _summed(graph, node)
-    for source, number, position in graph.inputs[node] if name in _CONTRACTED else ():
+    for source, number, position in graph.inputs[node] if name in CONTRACTED else ():
         shape = graph.shape((source, number))
-        if position < len(_CONTRACTED[name]) and shape is not None:
-            found = stack_behind(graph, (source, number), _CONTRACTED[name][position] % len(shape))
+        if position < len(CONTRACTED[name]) and shape is not None:
+            found = stack_behind(graph, (source, number), CONTRACTED[name][position] % len(shape))
             if found is not None and _makes_one(graph, found[0], node):
                 return *found, _beside(graph, node, position)
     return None

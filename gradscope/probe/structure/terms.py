@@ -8,7 +8,7 @@ from enum import Enum
 from gradscope.probe.structure.graph import Graph, Tensor
 from gradscope.probe.structure.lineage import unshaped
 from gradscope.probe.structure.operations import Effect
-from gradscope.probe.structure.stacks import stack_summed
+from gradscope.probe.structure.stacks import CONTRACTED, stack_summed
 from gradscope.probe.structure.trace import Trace, shown_by
 
 
@@ -168,12 +168,12 @@ def _joined(graph: Graph, node: int) -> list[Term]:
 _PLAIN_SUMS = frozenset({"Mean", "Sum"})
 _BUILDERS = {
     "Add": _add, "Sub": _add, "Rsub": _rsub, "Addcmul": _addcmul, "Addcdiv": _addcmul, "Lerp": _lerp, "Addmm": _addmm,
-    "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "Mean": _sum, "Mm": _sum, "Bmm": _sum,
-    "Mv": _sum, "IndexAdd": _plain, "ScatterAdd": _plain, "ScatterReduce": _joined, "IndexPut": _joined,
-    "IndexPutImpl": _joined,
+    "Baddbmm": _addmm, "Addbmm": _addmm, "Addmv": _addmm, "Sum": _sum, "Mean": _sum, "IndexAdd": _plain,
+    "ScatterAdd": _plain, "ScatterReduce": _joined, "IndexPut": _joined, "IndexPutImpl": _joined,
+    **dict.fromkeys(CONTRACTED, _sum),
 }  # fmt: skip
 
-PRODUCTS = frozenset({"Bmm", "Mm", "Mv"})
+PRODUCTS = frozenset(CONTRACTED)
 """Products of matrices: of a stack and one weight for each of its tensors they make a sum."""
 SUMS = (frozenset(_BUILDERS) | {"CopySlices"}) - PRODUCTS
 """The operations that may be an addition of a branch to a stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +16,28 @@ STEMS = ("{stem}", "config", "configs/{stem}", "configs/default", "config/{stem}
 def settings_beside(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the settings in files beside one, each with the file's name."""
     for stem in dict.fromkeys(each.format(stem=file.stem) for each in STEMS):
-        for suffix, read in READERS.items():
+        for suffix, parse in PARSERS.items():
             path = file.parent / f"{stem}{suffix}"
-            if path.is_file() and isinstance(content := read(path), Mapping):
+            try:
+                content = parse(path.read_text(encoding="utf-8")) if path.is_file() else None
+            except (OSError, ValueError):  # not to be read, or of another kind
+                continue
+            if isinstance(content, Mapping):
                 yield str(path.relative_to(file.parent)), content
 
 
-def _yaml(path: Path) -> Any:
+def _yaml(text: str) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError:
         return None
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, OSError, UnicodeDecodeError):
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
         return None
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def _toml(path: Path) -> Any:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-READERS = {".yaml": _yaml, ".yml": _yaml, ".json": _json, ".toml": _toml}
+PARSERS: dict[str, Callable[[str], Any]] = {
+    ".yaml": _yaml, ".yml": _yaml, ".json": json.loads, ".toml": tomllib.loads,
+}
 """By what a file's name ends in."""

@@ -56,14 +56,19 @@ def put_into(configurations: Iterable[Any], key: str, value: Any) -> bool:
     for each in configurations:
         if isinstance(each, nn.Module | type):
             continue
-        if isinstance(each, dict) and first in each:
-            each.put(key, value) if isinstance(each, Settings) else each.update({key: value})
+        if isinstance(each, Settings) and first in each:
+            each.put(key, value)
             return True
-        if not isinstance(each, dict) and hasattr(each, first) and hasattr(each, "__dict__"):
-            if rest:
-                return put_into([getattr(each, first)], rest, value)
+        is_table = isinstance(each, dict)
+        if not (first in each if is_table else hasattr(each, first) and hasattr(each, "__dict__")):
+            continue
+        if rest:
+            return put_into([each[first] if is_table else getattr(each, first)], rest, value)
+        if is_table:
+            each[first] = value
+        else:
             object.__setattr__(each, first, value)
-            return True
+        return True
     return False
 
 

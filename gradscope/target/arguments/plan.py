@@ -62,11 +62,12 @@ def _told(
     if isinstance(function, type) and (told := told_by_call(function, namespace)) is not None:
         return told
     names = [parameter.name for parameter in missing]
-    parsed = parsed_by_default(tree_of(namespace), namespace)
-    if parsed is not None and set(names) <= set(vars(parsed)):
-        return Told({name: getattr(parsed, name) for name in names}, "with the defaults of the file's command line")
-    if parsed is not None and len(names) == 1 and names[0] in CONFIG_PARAMETERS:
-        return Told({names[0]: parsed}, "with the defaults of the file's command line")
+    if (parsed := parsed_by_default(tree_of(namespace), namespace)) is not None:
+        where = "with the defaults of the file's command line"
+        if set(names) <= set(vars(parsed)):
+            return Told({name: getattr(parsed, name) for name in names}, where)
+        if len(names) == 1 and names[0] in CONFIG_PARAMETERS:
+            return Told({names[0]: parsed}, where)
     for file, content in settings_beside(Path(namespace.get("__file__") or "")):
         for section in (content, *(value for value in content.values() if isinstance(value, Mapping))):
             if set(names) <= set(section):

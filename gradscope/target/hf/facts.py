@@ -10,7 +10,6 @@ from typing import Any
 
 _SERIES = {"prediction_length": 4, "context_length": 8, "lags_sequence": [1, 2, 3], "num_time_features": 1}
 """A short time series with lags: long enough for the lags, short enough for a step of milliseconds."""
-_SHARED_BLOCKS = {"attention_hidden_size": 128, "attention_head_dim": 32}  # attention sees two widths side by side
 _SAM_WIDTH = {"hidden_size": 256}  # the decoder's upscaling is tied to it
 
 FACTS: dict[str, dict[str, Any]] = {
@@ -20,7 +19,9 @@ FACTS: dict[str, dict[str, Any]] = {
     "audio-spectrogram-transformer": {"max_length": 64, "num_mel_bins": 32},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
     "wav2vec2-bert": {"vocab_size": 32},
-    "zamba": {**_SHARED_BLOCKS, "mamba_dt_rank": 4, "n_mamba_heads": 2},
+    "zamba": {  # its attention sees two widths side by side
+        "attention_hidden_size": 128, "attention_head_dim": 32, "mamba_dt_rank": 4, "n_mamba_heads": 2,
+    },
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "num_layers": 2},
     "mamba2": {"num_heads": 8, "head_dim": 16, "expand": 2, "n_groups": 1},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0}, "n_heads": 4},

@@ -202,11 +202,11 @@ def _tests(last: TracebackType | None) -> Iterator[tuple[ast.expr, bool]]:
             yield node.test, False
 
 
-def statements_of(last: TracebackType) -> list[ast.stmt]:
-    """Return the innermost statement that a line belongs to; an empty list where there is no source."""
+def parts_of_statement(last: TracebackType) -> Iterator[ast.AST]:
+    """Yield the parts of the innermost statement that a line belongs to; none where there is no source."""
     tree = _parsed(last.tb_frame.f_code.co_filename)
     found = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and _is_at(n, last.tb_lineno)] if tree else []
-    return found[-1:]
+    return ast.walk(found[-1]) if found else iter(())
 
 
 def _is_at(node: ast.stmt, line: int) -> bool:

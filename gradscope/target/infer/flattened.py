@@ -10,7 +10,7 @@ from types import FrameType
 import torch
 
 from gradscope.target.infer.changes import Lesson, with_guess
-from gradscope.target.infer.conditions import last_of, statements_of, value_of
+from gradscope.target.infer.conditions import last_of, parts_of_statement, value_of
 from gradscope.target.infer.guess import Candidate
 
 FLATTENING = ("view", "reshape")
@@ -23,7 +23,7 @@ def by_flattening(error: BaseException | None, candidate: Candidate) -> Iterator
     last = last_of(error)
     if last is None or "is invalid for input of size" not in str(error):
         return
-    for node in (n for statement in statements_of(last) for n in ast.walk(statement)):
+    for node in parts_of_statement(last):
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in FLATTENING:
             continue
         maps = value_of(node.func.value, last.tb_frame) if isinstance(node.func, ast.Attribute) else None

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from gradscope.target.infer.changes import Lesson, with_guess
-from gradscope.target.infer.conditions import last_of, statements_of, value_of
+from gradscope.target.infer.conditions import last_of, parts_of_statement, value_of
 from gradscope.target.infer.guess import BATCH, Candidate, Guess
 
 LEAST = Guess("ids", (BATCH,), high=2)
@@ -21,7 +21,7 @@ def by_keys(error: BaseException | None, candidate: Candidate, inputs: Mapping[s
     last = last_of(error)
     if last is None or not isinstance(error, KeyError | IndexError | TypeError):
         return
-    for node in (n for statement in statements_of(last) for n in ast.walk(statement)):
+    for node in parts_of_statement(last):
         if not isinstance(node, ast.Subscript):
             continue
         held, key = value_of(node.value, last.tb_frame), value_of(node.slice, last.tb_frame)

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -83,6 +83,15 @@ class NothingFitsError(InputsError):
         self.candidate, self.message, self.progress, self.is_own = candidate, message, progress, is_own
 
 
+class _Furthest(NamedTuple):
+    """The trial that got furthest; see `NothingFitsError`."""
+
+    candidate: Candidate = ()
+    message: str = ""
+    progress: int = -1
+    is_own: bool = False
+
+
 class Trials:
     """The queue of candidates and what became of those tried."""
 
@@ -115,7 +124,7 @@ class Trials:
         self.values: dict[str, Any] = {}
         """The tensors of the last trial, by name."""
         self.failures: list[tuple[Candidate, str]] = []
-        self._furthest: tuple[Candidate, str, int, bool] = (), "", -1, False
+        self._furthest = _Furthest()
         self._silent: Candidate | None = None
         """What the forward ran with, and returned nothing."""
         self._own_faults = 0
@@ -201,14 +210,14 @@ class Trials:
             return
         progress, is_own = len(outcome.entered), is_own_fault(outcome.error, entry.candidate)
         taught = [] if is_own else list(lessons(outcome, entry.candidate, self.hints, self.values, self.accepted))
-        if progress > self._furthest[2]:
+        if progress > self._furthest.progress:
             smaller = taught[0][1] if outcome.too_much and taught else entry.candidate
-            self._furthest = smaller, str(outcome.error), progress, is_own
+            self._furthest = _Furthest(smaller, str(outcome.error), progress, is_own)
         if is_own:
             self._own_faults += 1
             outcome.forget()
             return
-        if progress >= self._furthest[2]:  # others get as far without a fault of the model's own
+        if progress >= self._furthest.progress:  # others get as far without a fault of the model's own
             self._own_faults = 0
         gain = max(-MOST_GAIN, min(progress - entry.progress, MOST_GAIN))
         lines = lines_of(outcome.error)
@@ -238,13 +247,9 @@ class Trials:
             f"{described(c, TRIAL_BATCH)}: {message}"
             for c, message in self.failures[:1] + self.failures[-SHOWN_FAILURES + 1 :]
         ]
-        candidate, message, progress, is_own = self._furthest
         return NothingFitsError(
             f"No inputs were found that {self.label} takes ({names}); {len(self.failures)} were tried.",
             rule="For instance " + "; ".join(dict.fromkeys(tried)) if tried else "",
             hint="Write them out: --input 8x128:int64:0..50257, or give --inputs file.py:function",
-            candidate=candidate,
-            message=message,
-            progress=progress,
-            is_own=is_own,
+            **self._furthest._asdict(),
         )
