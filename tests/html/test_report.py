@@ -22,6 +22,7 @@ from gradscope.report.html.pages import Page, html_page
 from gradscope.report.html.panel import Column, Panel, Table
 from gradscope.report.html.payload import MAX_NUMBERS, embed, spread
 from gradscope.report.html.sweep import Curve, Sweep, SweepPoint, html_sweep
+from gradscope.report.html.views.flow import ratio_chart
 from gradscope.rules import RULES, diagnose
 from tests.html import large
 from tests.html.pages import MODELS, diagnosed, with_signals
@@ -82,6 +83,14 @@ def test_views_without_data_say_why_in_one_line() -> None:
                   "No weight matrix", "No modules were recorded", "No token, sample"):  # fmt: skip
         assert words in text, words
     assert "Only one step was watched" in html(*diagnosed("one-step"))
+
+
+def test_a_ratio_that_was_not_measured_has_no_line() -> None:
+    recording = stack(4)
+    assert [line.name for line in ratio_chart(Facts(recording)).layers][:2] == ["forward, step 0", "backward, step 0"]
+    stats = recording.tables["site_stats"]
+    stats["branch_grad_norm"] = [None] * len(stats["site"])
+    assert [line.name for line in ratio_chart(Facts(recording)).layers] == ["forward, step 0", "forward, step 10"]
 
 
 def test_every_rule_can_be_explained() -> None:

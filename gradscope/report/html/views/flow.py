@@ -100,6 +100,7 @@ def blamed(sites: Sequence[Site], diagnosis: Diagnosis) -> list[int]:
 def ratio_chart(facts: Facts) -> Chart:
     """Draw forward and backward ratios per addition."""
     counted = [site for site in facts.sites if site.counted]
+    lines = _lines_by_branch(facts, counted) or _lines_by_step(facts)
     return Chart(
         "chart-ratio",
         "Branch relative to skip, forward and backward",
@@ -107,7 +108,7 @@ def ratio_chart(facts: Facts) -> Chart:
         "divided by that through the skip (backward). Above the line at 1 the branch is larger than the stream.",
         Axis("residual additions: input → loss", names=labels(counted)),
         Axis("branch ÷ skip", log=True),
-        _lines_by_branch(facts, counted) or _lines_by_step(facts),
+        tuple([line for line in lines if any(height is not None for height in line.y)]),
         zones=(Zone("y", 0.0, 0.0, "branch as large as skip"),),
     )
 

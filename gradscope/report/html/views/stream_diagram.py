@@ -20,7 +20,7 @@ UNIT, GAP, START_X, BOX_WIDTH = 204, 56, 52.0, 126
 MAX_UNITS = 4
 THIN, THICK = 1.5, 11.0
 """Line widths in pixels for a share of 0 and of 1."""
-NAME_CHARACTERS, BRANCH_CHARACTERS = 26, 15
+NAME_CHARACTERS, BRANCH_CHARACTERS = 26, 13
 
 
 def chosen_sites(sites: Sequence[object], culprits: Sequence[int]) -> list[int]:
