@@ -1,8 +1,8 @@
 """What a model keeps in plain Python between two forwards: counters, caches, memory banks, generators of its own.
 
-It is found from the modules' attributes on, through lists, dicts, sets, queues, arrays, closures of hooks and objects
-of the user's classes. Objects of Python's and torch's own classes are left alone (a logger, an optimizer, a process
-group), and so is what is inside of a collection of more than `snapshots.MOST_ITEMS`.
+It is found from the modules' attributes on, through lists, dicts, sets, deques, arrays, closures of hooks and objects
+of the user's classes. Objects of Python's and torch's own classes are left alone (a logger, a process group), modules
+and optimizers apart, and so is what is inside of a collection of more than `snapshots.MOST_ITEMS`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Models that keep tensors with their graph from one step to the next (a cache, a memory, a state without `detach`).
 
 The next step's loss is then computed through the graph of a step that has been gone back through already, and its
-backward pass raises. Steps go on all the same: each begins with the modules that keep it as the model was built.
+backward pass raises. Steps go on all the same, once what is kept was detached or put back to what it was at first.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 
 from gradscope.errors import TargetError
 from gradscope.target import load
+from gradscope.target.arguments.settings import settings_read
 
 CONFIGURED = """
     from dataclasses import dataclass
@@ -144,3 +145,11 @@ def test_a_class_that_is_built_in_the_file_is_the_one_meant(write):
 def test_settings_that_are_looped_over_are_asked_for_with_an_entry(write):
     code = READING.replace("* self.args.scale", "").replace("args.num_blocks", "len(args.tasks.items())")
     assert pasted(write(code))[:2] == (1, 64)
+
+
+def test_what_is_read_of_one_configuration_is_not_asked_for_of_another():
+    def reads_nothing(settings):
+        raise AttributeError("'int' object has no attribute 'depth'")
+
+    assert settings_read(lambda settings: settings.width) == {"width": 64}
+    assert settings_read(reads_nothing) == {}

@@ -267,6 +267,7 @@ def find_residuals(
 _ANY_SHAPE = frozenset({"CopySlices", "IndexAdd", "IndexPut", "IndexPutImpl", "ScatterAdd", "ScatterReduce"})
 """Sums into some elements of a tensor: the other term has the shape of these."""
 
+
 def _same_shape(graph: Graph, node: int, terms: list[Term]) -> bool:
     """A stream and its branch have the sum's shape; scores, biases and losses do not."""
     shape = graph.shape((node, 0))

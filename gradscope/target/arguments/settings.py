@@ -49,7 +49,7 @@ class _Asked(Settings):
     """Settings that make up what they are asked for."""
 
     last = ""
-    """The key that was made up last."""
+    """The key that was made up last, of these settings or of any inside of them."""
 
     def __missing__(self, key: str) -> Any:
         self[key] = example_value(key)
@@ -66,10 +66,11 @@ def settings_read(build: Callable[[Any], object]) -> dict[str, Any]:
     nested: list[str] = []
     while True:
         asked = _Asked({key: {} for key in nested})
+        _Asked.last = ""
         try:
             build(asked)
         except Exception as error:  # made-up values may fit nowhere
-            if NO_SETTING.search(str(error)) and _Asked.last not in nested and len(nested) < MOST_NESTED:
+            if NO_SETTING.search(str(error)) and _Asked.last not in ("", *nested) and len(nested) < MOST_NESTED:
                 nested.append(_Asked.last)
                 continue
         return dict(_leaves(asked))
