@@ -419,6 +419,23 @@ def test_a_tower_that_returns_its_stream_and_its_pool_is_no_block_that_repeats()
     assert blocks == ["visual.blocks.0", "visual.blocks.1", "layers.0", "layers.1"]
 
 
+class AddingTower(Tower):
+    """Adds what its blocks make itself."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x = self.patches(x)
+        for block in self.blocks:
+            x = x + block.mlp(x)
+        return {"last": x, "pooled": self.pool(x)}
+
+
+def test_two_outputs_of_one_call_are_no_two_blocks() -> None:
+    model = Towers()
+    model.visual, model.layers = AddingTower(), nn.ModuleList()
+    names = [station.name for station in structure_of(model, torch.randn(4, 6, D)).stations]
+    assert names == ["visual.patches", "visual + blocks.0.mlp", "visual + blocks.1.mlp"]
+
+
 class Books(nn.Module):
     """Four embeddings that are added up and scaled by a number, then blocks."""
 

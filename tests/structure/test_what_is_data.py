@@ -101,6 +101,9 @@ READS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
     "second axis": lambda x, t: x[:, t],
     "last axis": lambda x, t: x[..., t],
     "a slice": lambda x, t: x[:, t : t + 1].flatten(1),
+    "unbound": lambda x, t: x.unbind(1)[t],
+    "a chunk": lambda x, t: x.chunk(D, dim=1)[t].flatten(1),
+    "a split": lambda x, t: x.split([1] * D, 1)[t].flatten(1),
 }
 
 

@@ -69,13 +69,14 @@ def _told(
         if len(names) == 1 and names[0] in CONFIG_PARAMETERS:
             return Told({names[0]: parsed}, where)
     for file, content in settings_beside(Path(namespace.get("__file__") or "")):
+        where = f"with what {file} says"
         for section in (content, *(value for value in content.values() if isinstance(value, Mapping))):
             if set(names) <= set(section):
-                return Told({name: section[name] for name in names}, f"with what {file} says")
+                return Told({name: section[name] for name in names}, where)
             if len(names) == 1 and takes_settings(function, names[0], namespace):
                 made = from_settings(function, names[0], section, namespace)
                 if made is not None:
-                    return Told({names[0]: made}, f"with what {file} says")
+                    return Told({names[0]: made}, where)
     return None
 
 

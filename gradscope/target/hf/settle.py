@@ -93,6 +93,7 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
         if (found := _settled_by(attempts, prepare, model_type, label, tried)) is not None:
             is_known = is_listed(type(found.model), model_type, config_class)
             return found if is_known or class_name else _as_part(found, tried.first)
+        # Should nothing run, the first turn that built a model is told of, or else the first one's failure.
         first = tried if first.first is None and (tried.first or first.failure is None) else first
     settled = (None if class_name else settled_part(config_class, given, label, first.first)) or first.first
     if settled is None and OPEN in str(first.failure):
