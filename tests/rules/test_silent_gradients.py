@@ -5,6 +5,7 @@ from torch import nn
 import gradscope
 from gradscope.record import TABLES, empty_table
 from gradscope.rules import diagnose
+from gradscope.rules.grounds import ground_of
 from tests.rules.altered import copied, edit, rename, silence
 from tests.support.recordings import add, build, stack
 
@@ -109,6 +110,7 @@ def test_a_small_part_that_nothing_seen_closes_is_no_error():
     assert (finding.severity, finding.module) == ("warning", "layers.2.fc")
     assert "may be meant" in finding.message
     assert finding.evidence["may_be_meant"]
+    assert ground_of(finding) is None, "it does not count against the model"
 
 
 def test_a_loss_that_was_made_up_need_not_reach_every_head():
@@ -291,19 +293,33 @@ def test_what_is_written_through_a_chosen_mask_is_cut_off_from_the_chooser():
     assert inspection.verdict == "at-risk"
 
 
+class First(nn.Module):
+    """A layer whose units are all off."""
+
+    def __init__(self, *, skip):
+        super().__init__()
+        self.fc, self.skip = nn.Linear(8, 8), skip
+        nn.init.constant_(self.fc.bias, -100.0)
+
+    def forward(self, x):
+        return torch.relu(self.fc(x)) + (x if self.skip else 0.0)
+
+
 @pytest.mark.parametrize(("skip", "verdict"), [(False, "will-not-train"), (True, "at-risk")])
 def test_a_dead_layer_that_all_of_the_input_goes_through_is_the_end(skip, verdict):
-    class First(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(8, 8)
-            nn.init.constant_(self.fc.bias, -100.0)
-
-        def forward(self, x):
-            return torch.relu(self.fc(x)) + (x if skip else 0.0)
-
-    net = nn.Sequential(First(), nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 3))
+    net = nn.Sequential(First(skip=skip), nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 3))
     inspection = inspected(net, torch.randn(32, 8))
     assert [f.severity for f in inspection.findings if f.code == "GS105"] == ["error"]
     assert [f.severity for f in inspection.findings if f.code == "GS111"] == ([] if skip else ["error"])
     assert inspection.verdict == verdict
+
+
+def test_loud_logits_behind_a_dead_layer_are_not_told_as_well():
+    net = nn.Sequential(First(skip=True), nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 3))
+    with torch.no_grad():
+        net[3].weight.mul_(1e5)
+    recording = inspected(net, torch.randn(32, 8)).recording
+    assert [f.severity for f in found(recording, "GS105")] == ["error"]
+    assert not found(recording, "GS111")
+    nn.init.zeros_(net[0].fc.bias)
+    assert found(inspected(net, torch.randn(32, 8)).recording, "GS111"), "the units on, they are"

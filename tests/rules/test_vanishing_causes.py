@@ -109,8 +109,10 @@ def test_norms_that_start_with_small_gains_are_named_first(std: float) -> None:
     assert not vanishing(lambda: normed(1.0), 1.0, 1e-9)
 
 
-def test_a_cause_that_was_not_measured_is_said_to_be_unknown() -> None:
-    (finding,) = vanishing(Dim)
+@pytest.mark.parametrize("between", [Dim, lambda: nn.Sequential(small(), nn.LayerNorm(WIDTH), Dim())])
+def test_a_cause_that_was_not_measured_is_said_to_be_unknown(between: Callable[[], nn.Module]) -> None:
+    """Small weights in front of a norm that restores what they give are no cause."""
+    (finding,) = vanishing(between)
     assert finding.advice.startswith("What shrinks it was not found")
     assert "block" in finding.advice
 

@@ -156,3 +156,10 @@ def test_whether_samples_depend_on_each_other_is_measured(layer: nn.Module, coup
     x = torch.randn(8, 8, requires_grad=True)
     found = anisotropy(StreamEnd.of(x), StreamEnd.of(layer(x)), generator())
     assert (found.coupling > 0.01) if couples else (found.coupling < 1e-12)
+
+
+def test_a_stream_whose_rows_are_all_faint_at_its_start_has_no_kappa() -> None:
+    x = torch.randn(4, 8, requires_grad=True)
+    found = anisotropy(StreamEnd.of(x, torch.full((4,), 0.1)), StreamEnd.of(3 * x), generator())
+    assert found.kappa is None
+    assert "next to nothing" in found.reason
