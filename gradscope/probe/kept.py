@@ -20,8 +20,9 @@ from gradscope.probe.snapshots import Restore, is_without_values, of_slots, of_t
 _PLAIN = frozenset((int, float, bool, str, bytes, complex, type(None), torch.dtype, torch.device, torch.Size, range))
 _TABLES = ("_parameters", "_buffers", "_modules")
 _EMPTY: dict[str, Any] = {}
-HOOKS = frozenset(vars(nn.Module())) - {"training", *_TABLES}
-"""What torch keeps in every module beside its contents."""
+HOOK_TABLES = tuple([key for key, value in vars(nn.Module()).items() if isinstance(value, dict) and key not in _TABLES])
+"""The dicts of hooks that torch keeps in every module."""
+_LEFT_OUT = frozenset((*HOOK_TABLES, "_non_persistent_buffers_set"))
 
 
 class KeptGraph(NamedTuple):
@@ -38,10 +39,22 @@ class KeptGraph(NamedTuple):
     tensor: torch.Tensor
 
 
+class _Module(NamedTuple):
+    """What stands in one module: its attributes, and what is in them, in its tables and in those of its hooks."""
+
+    name: str
+    owner: int
+    attributes: dict[str, Any]
+    content: dict[str, Any]
+    tables: tuple[dict[str, Any] | None, ...]
+    hooks: dict[str, dict[Any, Any]]
+
+
 class Kept:
     """A snapshot of what a model keeps in plain Python, to be put back.
 
-    Which parameters, buffers and modules it has is part of it; the values of its parameters and buffers are not.
+    Which parameters, buffers, modules and hooks it has is part of it; the values of its parameters and buffers are not.
+    Hooks are: a model that registers some in its first forward notes in an attribute that it has done so.
 
     Args:
         model: The model.
@@ -60,8 +73,7 @@ class Kept:
     @undisturbed()
     def __init__(self, model: nn.Module, *, hooks: bool = False) -> None:
         self.graphs: list[KeptGraph] = []
-        self._modules: list[tuple[int, dict[str, Any], dict[str, Any], tuple[dict[str, Any] | None, ...]]] = []
-        """The id of a module, its attributes, and what is in these and in its tables."""
+        self._modules: list[_Module] = []
         self._entries: list[tuple[int, Restore]] = []
         modules = named_modules(model)
         self._seen: dict[int, Any] = {id(module): module for _, module in modules}
@@ -76,12 +88,16 @@ class Kept:
 
     def restore(self, owners: frozenset[int] | None = None) -> None:
         """Put it back; where owners are given what was found from those modules only."""
-        for owner, attributes, content, tables in self._modules:
-            if owners is None or owner in owners:
-                refill(attributes, content, HOOKS)
-                for key, table in zip(_TABLES, tables, strict=True):
+        within = tuple([one.name and f"{one.name}." for one in self._modules if owners and one.owner in owners])
+        for one in self._modules:
+            all_of_it = owners is None or one.owner in owners
+            if all_of_it:
+                refill(one.attributes, one.content, _LEFT_OUT)
+                for key, table in zip(_TABLES, one.tables, strict=True):
                     if table is not None:
-                        refill(attributes[key], table)
+                        refill(one.attributes[key], table)
+            if all_of_it or one.name.startswith(within):  # a model hooks into its children
+                _put_back_hooks(one)
         with torch.no_grad():
             for owner, put_back in self._entries:
                 if owners is None or owner in owners:
@@ -102,10 +118,11 @@ class Kept:
 
     def _note_module(self, name: str, module: nn.Module, hooks: bool) -> None:
         owner, attributes = id(module), vars(module)
-        content = {key: value for key, value in attributes.items() if key not in HOOKS}
+        content = {key: value for key, value in attributes.items() if key not in _LEFT_OUT}
         # An empty dict stands for all that are empty: a model of thousands of modules is looked at in every step.
         tables = tuple([_copy(content.get(key)) for key in _TABLES])
-        self._modules.append((owner, attributes, content, tables))
+        hooked = {key: table.copy() for key in HOOK_TABLES if (table := attributes.get(key))}
+        self._modules.append(_Module(name, owner, attributes, content, tables, hooked))
         prefix = f"{name}." if name else ""
         slots, inside = of_slots(module)
         self._entries += [(owner, each) for each in slots]
@@ -115,9 +132,8 @@ class Kept:
                 self._waiting.append((prefix + key, owner, value))
         for key, buffer in module._buffers.items():
             self._waiting.append((prefix + key, owner, buffer))
-        for key in HOOKS if hooks else ():
-            if attributes.get(key):
-                self._waiting.append((prefix + key, owner, attributes[key]))
+        for key, table in hooked.items() if hooks else ():
+            self._waiting.append((prefix + key, owner, table))
 
     def _look_at(self, place: str, owner: int, value: Any) -> None:
         if id(value) in self._seen:
@@ -135,6 +151,13 @@ class Kept:
             self.graphs.append(KeptGraph(place, owner, tensor))
         elif not is_without_values(tensor):
             self._entries.append((owner, of_tensor(tensor, with_values=id(tensor) not in self._buffers)))
+
+
+def _put_back_hooks(one: _Module) -> None:
+    for key in HOOK_TABLES:
+        table, saved = one.attributes.get(key), one.hooks.get(key, _EMPTY)
+        if table is not None and (table or saved):
+            refill(table, saved)
 
 
 def _copy(table: Any) -> dict[str, Any] | None:

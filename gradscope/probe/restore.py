@@ -6,14 +6,13 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import nn
 
-from gradscope.probe.kept import HOOKS, Kept
+from gradscope.probe.kept import Kept
 from gradscope.probe.listing import buffers, named_modules, named_parameters
-from gradscope.probe.snapshots import is_without_values, of_tensor, refill, shares, write
+from gradscope.probe.snapshots import is_without_values, of_tensor, shares, write
 
 
 class RandomState:
@@ -102,7 +101,7 @@ class ModelState:
 
     def __init__(self, model: nn.Module) -> None:
         modules = [module for _, module in named_modules(model)]
-        self._modules = [(module, module.__class__, module.training, _tables(module)) for module in modules]
+        self._modules = [(module, module.__class__, module.training) for module in modules]
         self._kept = Kept(model, hooks=True)
         self._tensors: list[tuple[torch.Tensor, type, torch.Tensor, torch.Tensor | None, bool]] = []
         self._grads: list[tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]] = []
@@ -116,7 +115,7 @@ class ModelState:
         """Put everything back; without `values` nothing but modes and `.grad`: the steps are kept."""
         if values:
             self._restore_contents()
-        for module, _, training, _ in self._modules:
+        for module, _, training in self._modules:
             if module.training is not training:
                 module.training = training
         with torch.no_grad():
@@ -127,11 +126,9 @@ class ModelState:
                     grad.copy_(saved)
 
     def _restore_contents(self) -> None:
-        for module, kind, _, tables in self._modules:
+        for module, kind, _ in self._modules:
             if module.__class__ is not kind:
                 module.__class__ = kind
-            for table, content in tables:
-                refill(table, content)
         self._kept.restore()
         with torch.no_grad():
             for tensor, kind, data, saved, requires_grad in self._tensors:
@@ -149,11 +146,6 @@ def untouched(model: nn.Module) -> Iterator[None]:
     finally:
         carried.restore()
         random_state.restore()
-
-
-def _tables(module: nn.Module) -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
-    """Return the dicts that torch keeps in a module, hooks for instance, with what is in them."""
-    return [(table, table.copy()) for key in HOOKS if isinstance(table := vars(module).get(key), dict)]
 
 
 def _restore_values(tensor: torch.Tensor, kind: type, data: torch.Tensor, saved: torch.Tensor | None) -> None:

@@ -102,6 +102,14 @@ def counter(m: Any, h: Tensor) -> Tensor:
     return h / m.count / m.nested["a"][0]["b"]
 
 
+@keeps(hooked=bool)
+def hooks_of_the_first_forward(m: Any, h: Tensor) -> Tensor:
+    if not m.hooked:
+        m.hooked = True
+        m.b.register_forward_hook(lambda _, __, output: 1.5 * output)
+    return h
+
+
 @keeps(kept=Slotted, items=Counted)
 def slots_and_subclasses(m: Any, h: Tensor) -> Tensor:
     m.kept.count += 1

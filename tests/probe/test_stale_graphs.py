@@ -49,6 +49,18 @@ class Cache(Net):
         return h @ self.store.entries["keys"]
 
 
+class Hooked(Cache):
+    """A cache in a model that hooks into its children in the first forward, and notes that it has."""
+
+    hooked = False
+
+    def kept(self, h: torch.Tensor) -> torch.Tensor:
+        if not self.hooked:
+            self.hooked = True
+            self.out.register_forward_hook(lambda _, __, output: 1.5 * output)
+        return super().kept(h)
+
+
 class Queue(Net):
     """A memory bank that grows."""
 
@@ -150,7 +162,13 @@ def detach_buffer(model: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "place", "remedy"),
-    [(Cache, "store", empty), (Queue, "bank", clear), (State, "state", detach), (Average, "mean", detach_buffer)],
+    [
+        (Cache, "store", empty),
+        (Hooked, "store", empty),
+        (Queue, "bank", clear),
+        (State, "state", detach),
+        (Average, "mean", detach_buffer),
+    ],
 )
 def test_steps_go_on_as_with_the_remedy(kind: type[Net], place: str, remedy: Any) -> None:
     """A cache is emptied between steps, a state goes on detached; the finding names the attribute."""
