@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from gradscope.target.draws import Draws
 from gradscope.target.hf.attempt import NOT_CALLED, Attempt, Settled, note_of
 from gradscope.target.hf.heads import by_reach
 from gradscope.target.hf.missing import name_missing_tokens
 from gradscope.target.hf.order import in_turn
 from gradscope.target.hf.prepare import prepared
-from gradscope.target.hf.settle import _as_part, _settled_by, _Tried
+from gradscope.target.hf.settle import _or_whole, _settled_by, _Tried
 from gradscope.target.hf.shrink import SMALL, tiny
 
 
@@ -89,6 +90,28 @@ class Blind(Seeing):
         return super().forward(input_ids, pixel_values) + (0 if seen is None else seen.pictures)  # type: ignore[attr-defined]
 
 
+class Words(nn.Module):
+    """A part that is built from the configuration of the whole."""
+
+    config_class: Any = WholeConfig
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.text_config.vocab_size, config.text_config.hidden_size)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Embed."""
+        return self.words(input_ids)
+
+
+class Deaf(Seeing):
+    """A whole that nothing goes through."""
+
+    def forward(self, input_ids: torch.Tensor, pixel_values: torch.Tensor | None = None) -> torch.Tensor:
+        """Fail."""
+        raise KeyError("never")
+
+
 class Unreadable(Reader):
     """A text model that nothing goes through."""
 
@@ -144,12 +167,22 @@ def test_a_part_that_was_asked_for_is_said_to_be_one_without_an_excuse() -> None
     assert note_of(attempt, "made-up") == f"{source}; -a key=value changes it."
 
 
+def instead_of(found: type, first: type) -> Settled:
+    """Return what is settled on where a class was found, and another was built before it."""
+    config = WholeConfig(TextConfig(hidden_size=8))
+    settled = [Settled(cls(config), None, ("Small.",)) for cls in (found, first)]
+    return _or_whole(*settled, prepare, Draws(), "made-up", "hf:made-up")
+
+
+def test_a_whole_with_idle_eyes_comes_before_a_smaller_class_with_its_configuration() -> None:
+    whole = instead_of(Words, Blind)
+    assert type(whole.model) is Blind
+    assert "no inputs were found that use all of it" in whole.notes[0]
+
+
 def test_an_encoder_with_the_configuration_of_the_whole_is_said_to_be_a_part_of_it() -> None:
-    whole = Settled(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), None, ("Small.",))
-    encoder = Settled(nn.Sequential(nn.Linear(2, 2)), None, ("Small.",))
-    assert _as_part(encoder, whole).notes == ("Small.", f"Only Sequential, a part of Sequential: {NOT_CALLED}.")
-    assert _as_part(whole, encoder) is whole
-    assert _as_part(encoder, None) is encoder
+    assert instead_of(Words, Deaf).notes == ("Small.", f"Only Words, a part of Deaf: {NOT_CALLED}.")
+    assert instead_of(Seeing, Words).notes == ("Small.",)
 
 
 def test_without_a_part_the_whole_is_tried_fed_all_and_then_with_a_part_idle() -> None:

@@ -38,12 +38,12 @@ def in_turn(wholes: list[Any], portions: Mapping[Any, str], prepare: Prepare) ->
     elif not parts:
         yield _everything(wholes, prepare)
     else:
-        yield from (_fed_all(wholes, prepare), of_parts, _leaving_idle(wholes, prepare))
+        yield from (_fed_all(wholes, prepare), of_parts, leaving_idle(wholes, prepare))
 
 
 def _everything(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
     """Yield all attempts at some classes; a model of several kinds of input is first fed all of them."""
-    return itertools.chain(_fed_all(classes, prepare), _leaving_idle(classes, prepare))
+    return itertools.chain(_fed_all(classes, prepare), leaving_idle(classes, prepare))
 
 
 def _fed_all(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
@@ -54,7 +54,7 @@ def _fed_all(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
                 yield from (Attempt(cls, each, partial=False) for each in _in_order(cls, level, prepare))
 
 
-def _leaving_idle(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
+def leaving_idle(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:
     """Yield the attempts at models of several kinds of input that are fed one of them."""
     for level in LEVELS:
         for cls in classes:

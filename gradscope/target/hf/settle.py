@@ -16,7 +16,7 @@ from gradscope.target.hf.attempt import NOT_CALLED, Attempt, Settled, inputs_of,
 from gradscope.target.hf.facts import FIRST_CLASS
 from gradscope.target.hf.heads import by_reach, classes_of, is_listed
 from gradscope.target.hf.maps import more_maps
-from gradscope.target.hf.order import Prepare, in_turn
+from gradscope.target.hf.order import Prepare, in_turn, leaving_idle
 from gradscope.target.hf.parts import owners_of
 from gradscope.target.hf.portion import settled_part
 from gradscope.target.hf.prepare import MOST_PARAMETERS, Prepared, prepared
@@ -92,7 +92,9 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
         tried = _Tried()
         if (found := _settled_by(attempts, prepare, model_type, label, tried)) is not None:
             is_known = is_listed(type(found.model), model_type, config_class)
-            return found if is_known or class_name else _as_part(found, tried.first)
+            if is_known or class_name or tried.first is None:
+                return found
+            return _or_whole(found, tried.first, prepare, draws, model_type, label)
         # Should nothing run, the first turn that built a model is told of, or else the first one's failure.
         first = tried if first.first is None and (tried.first or first.failure is None) else first
     settled = (None if class_name else settled_part(config_class, given, label, first.first)) or first.first
@@ -111,11 +113,22 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     ) from failure
 
 
-def _as_part(found: Settled, first: Settled | None) -> Settled:
-    """Say that a smaller class than the first is only a part: an encoder has the configuration of the whole."""
-    sizes = [sum(p.numel() for p in one.model.parameters()) for one in (found, first or found)]
-    if first is None or sizes[0] >= sizes[1]:
+def _or_whole(
+    found: Settled, first: Settled, prepare: Prepare, draws: Draws, model_type: str, label: str
+) -> Settled:
+    """Rather settle on the first class with a part idle, where what was found is a smaller one of its configuration.
+
+    An encoder has the configuration of the whole; where that does not run at all, it is said to be a part.
+    """
+    sizes = [sum(p.numel() for p in one.model.parameters()) for one in (found, first)]
+    if sizes[0] >= sizes[1]:
         return found
+    after = Draws()
+    draws.again()
+    attempts = leaving_idle([type(first.model)], prepare)
+    if (whole := _first_that_runs(attempts, prepare, model_type, label, _Tried())) is not None:
+        return whole
+    after.again()
     said = f"Only {type(found.model).__name__}, a part of {type(first.model).__name__}: {NOT_CALLED}."
     return replace(found, notes=(*found.notes, said))
 
