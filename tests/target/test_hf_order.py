@@ -1,4 +1,4 @@
-"""All of a type is tried first, then a part of it, then all of it with a part idle; on made-up classes."""
+"""All of a type is tried first, then all of it with a part idle, then a part of it; on made-up classes."""
 
 from __future__ import annotations
 
@@ -112,14 +112,6 @@ class Deaf(Seeing):
         raise KeyError("never")
 
 
-class Unreadable(Reader):
-    """A text model that nothing goes through."""
-
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Fail."""
-        raise KeyError("never")
-
-
 def prepare(cls: Any, level: int) -> Any:
     """Give the configuration of a class and a level."""
     return prepared(WholeConfig, {}, cls, level)
@@ -147,17 +139,17 @@ def test_the_whole_is_settled_on_though_its_text_model_is_listed_first() -> None
     assert found.notes == ("In miniature, from the default configuration of made-up; -a key=value changes it.",)
 
 
-def test_a_part_that_reads_comes_before_a_whole_whose_eyes_are_idle_and_it_is_said() -> None:
+def test_a_whole_with_idle_eyes_comes_before_a_part_that_reads_and_it_is_said() -> None:
     found = settled(Reader, Blind)
+    assert type(found.model) is Blind
+    assert "no inputs were found that use all of it" in found.notes[0]
+
+
+def test_a_part_is_what_is_left_where_no_whole_runs_and_it_is_said() -> None:
+    found = settled(Reader, Deaf)
     assert type(found.model) is Reader
     source = "In miniature, from the text_config alone of made-up"
     assert found.notes == (f"{source}; {NOT_CALLED}; -a key=value changes it.",)
-
-
-def test_a_whole_with_idle_eyes_is_what_is_left_where_no_part_runs() -> None:
-    found = settled(Unreadable, Blind)
-    assert type(found.model) is Blind
-    assert "no inputs were found that use all of it" in found.notes[0]
 
 
 def test_a_part_that_was_asked_for_is_said_to_be_one_without_an_excuse() -> None:

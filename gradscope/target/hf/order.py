@@ -23,7 +23,7 @@ Prepare = Callable[[Any, int], Prepared]
 
 
 def in_turn(wholes: list[Any], portions: Mapping[Any, str], prepare: Prepare) -> Iterator[Iterator[Attempt]]:
-    """Yield the attempts at all of a type, then at a part of it, then at the whole with a part idle.
+    """Yield the attempts at all of a type, then at the whole with a part idle, then at a part of it.
 
     Args:
         wholes: The classes of the whole.
@@ -38,7 +38,7 @@ def in_turn(wholes: list[Any], portions: Mapping[Any, str], prepare: Prepare) ->
     elif not parts:
         yield _everything(wholes, prepare)
     else:
-        yield from (_fed_all(wholes, prepare), of_parts, leaving_idle(wholes, prepare))
+        yield from (_fed_all(wholes, prepare), leaving_idle(wholes, prepare), of_parts)
 
 
 def _everything(classes: list[Any], prepare: Prepare) -> Iterator[Attempt]:

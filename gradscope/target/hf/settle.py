@@ -113,9 +113,7 @@ def settle(model_type: str, class_name: str, given: Mapping[str, Any], label: st
     ) from failure
 
 
-def _or_whole(
-    found: Settled, first: Settled, prepare: Prepare, draws: Draws, model_type: str, label: str
-) -> Settled:
+def _or_whole(found: Settled, first: Settled, prepare: Prepare, draws: Draws, model_type: str, label: str) -> Settled:
     """Rather settle on the first class with a part idle, where what was found is a smaller one of its configuration.
 
     An encoder has the configuration of the whole; where that does not run at all, it is said to be a part.
