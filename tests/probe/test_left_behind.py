@@ -179,6 +179,12 @@ def weak_and_partial(m: Any, h: Tensor) -> Tensor:
     return m.reduce(h) / m.seen[m.a]
 
 
+@keeps(inner=lambda: torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.5))
+def rate_of_an_optimizer(m: Any, h: Tensor) -> Tensor:
+    m.inner.param_groups[0]["lr"] *= 0.9
+    return h * m.inner.param_groups[0]["lr"]
+
+
 @keeps(one=Equal, other=Equal)
 def equal_modules(m: Any, h: Tensor) -> Tensor:
     return m.one(h) * m.other(h)
