@@ -20,13 +20,14 @@ MOST_PLACES = 5
 """Findings (count) printed for separate dead places; the last one says how many more there are."""
 
 SIDE_PART = 0.05
-"""Share of the parameters (fraction) up to which a silent part without a visible cause is a remark, not an error."""
+"""Share of the parameters (fraction) up to which a silent part without a visible cause is a warning, not an error."""
 
 HALF = 0.5
 """Share of the parameters (fraction) from which no loss or input explains the silence away."""
 
 EXCUSE = " Nothing was seen that closes the way, so it may be meant, or the loss may not need this part."
 MASKED = " What closes the way is no weight, and the inputs were made up: with yours it may be open."
+MASKED_BY_YOURS = " What closes the way is no weight but what it is multiplied by, and may be meant."
 
 
 def check(facts: Facts, _: Levels) -> Sequence[Finding]:
@@ -160,7 +161,9 @@ def _finding(facts: Facts, region: Region, certain: bool, share: float, further:
 def _excuse(facts: Facts, *, excused: bool, masked: bool) -> str:
     if not excused:
         return ""
-    return MASKED if masked and facts.provenance.inputs_synthetic else EXCUSE
+    if not masked:
+        return EXCUSE
+    return MASKED if facts.provenance.inputs_synthetic else MASKED_BY_YOURS
 
 
 def _message(

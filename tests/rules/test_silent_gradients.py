@@ -139,9 +139,9 @@ class Gated(nn.Module):
 class Masked(nn.Module):
     """A stem whose places beyond the given lengths are masked, in front of a body."""
 
-    def __init__(self):
+    def __init__(self, width=64):
         super().__init__()
-        self.stem, self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 64), nn.Linear(64, 3)
+        self.stem, self.body, self.head = nn.Linear(8, 16), nn.Linear(16, width), nn.Linear(width, 3)
 
     def forward(self, x, lengths):
         shown = torch.arange(16) < lengths[:, None]
@@ -182,6 +182,14 @@ def test_a_mask_made_from_inputs_that_were_made_up_is_no_error():
         assert ("with yours it may be open" in finding.message) == made_up
         assert "lengths" in finding.advice
     assert not found(inspected(Masked(), torch.randn(32, 8), torch.full((32,), 16)).recording, "GS105")
+
+
+def test_a_small_part_behind_a_mask_of_the_user_is_told_what_closes_the_way():
+    recording = inspected(Masked(width=400), torch.randn(32, 8), torch.zeros(32, dtype=torch.long)).recording
+    (finding,) = (f for f in found(rename(recording, inputs_synthetic=False), "GS105") if f.module == "stem")
+    assert finding.severity == "warning"
+    assert "Nothing was seen" not in finding.message
+    assert "may be meant" in finding.message
 
 
 def test_zero_at_first_and_alive_later_is_by_design_where_a_weight_starts_at_zero():
