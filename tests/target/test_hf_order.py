@@ -177,6 +177,11 @@ def test_an_encoder_with_the_configuration_of_the_whole_is_said_to_be_a_part_of_
     assert instead_of(Seeing, Words).notes == ("Small.",)
 
 
+def test_a_smaller_size_of_the_same_class_is_no_part_of_it() -> None:
+    small, large = (Settled(Deaf(WholeConfig(TextConfig(hidden_size=size))), None, ("Small.",)) for size in (4, 8))
+    assert _or_whole(small, large, prepare, Draws(), "made-up", "hf:made-up") is small
+
+
 def test_without_a_part_the_whole_is_tried_fed_all_and_then_with_a_part_idle() -> None:
     (attempts,) = in_turn([Seeing], {}, prepare)
     partial = [attempt.partial for attempt in attempts]

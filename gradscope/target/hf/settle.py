@@ -119,7 +119,7 @@ def _or_whole(found: Settled, first: Settled, prepare: Prepare, draws: Draws, mo
     An encoder has the configuration of the whole; where that does not run at all, it is said to be a part.
     """
     sizes = [sum(p.numel() for p in one.model.parameters()) for one in (found, first)]
-    if sizes[0] >= sizes[1]:
+    if sizes[0] >= sizes[1] or type(found.model) is type(first.model):
         return found
     after = Draws()
     draws.again()
